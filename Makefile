@@ -1,0 +1,62 @@
+# `make` alone prints this list of targets.
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench-triggers lock clean
+
+help: ## Print this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## Make .venv with the locked dependencies and duly itself
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: $(PYTHON) not found. Install Python 3.11 or newer, or say make PYTHON=/path/to/python."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $(PYTHON) is $$($(PYTHON) -V); Duly needs 3.11 or newer. Say make PYTHON=python3.11 (or newer)."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "setup: installing locked dependencies (about a minute the first time)"
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "setup: ready, try $(BIN)/duly --help"
+
+demo: setup ## Show triggers at work, options through ARGS="..."
+	@$(BIN)/duly demo $(ARGS)
+
+test: setup ## Run all tests, options through ARGS="..."
+	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+check: setup ## Format, lint, types, import layers, tidy: what a merge must pass
+	@echo "check: format"; $(BIN)/ruff format --quiet --check . || { echo "check: run make format"; exit 1; }
+	@echo "check: lint"; $(BIN)/ruff check --quiet .
+	@echo "check: types"; $(BIN)/mypy --no-error-summary $(wildcard src tests benchmarks examples)
+	@echo "check: layers"; $(BIN)/lint-imports --no-logo >$(VENV)/.layers 2>&1 || { cat $(VENV)/.layers; exit 1; }
+	@echo "check: tidy"; $(BIN)/python -m pytest -q --no-header tests/test_tidy.py
+
+format: setup ## Format the code and fix what the linter can fix
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+bench-triggers: setup ## Measure triggers beside their peers
+	@$(BIN)/python benchmarks/triggers.py $(ARGS)
+
+# The lock holds names, versions and hashes only, so it installs from any registry.
+lock: ## Make requirements-dev.txt anew from requirements-dev.in
+	@test -x $(VENV)-lock/bin/uv || { $(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip install --quiet uv; }
+	@$(VENV)-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	  requirements-dev.in -o requirements-dev.txt
+	@echo "lock: requirements-dev.txt is new; run make setup check test before committing it"
+
+clean: ## Remove the environment, caches and built files
+	@rm -rf $(VENV) $(VENV)-lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

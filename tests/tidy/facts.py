@@ -1,0 +1,105 @@
+"""Checks of facts about the whole: public names, declared layers, requirements covered."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from tests.tidy.complaints import Complaint
+
+REQUIREMENTS = "tests/requirements.toml"
+REQUIREMENT_COUNTS = {"R": 259, "C": 20, "B": 95}
+VALUE_MODULES = {"schedules", "occurrences", "jobs", "outcomes", "events", "redaction", "triggers"}
+
+
+def public_names(names: Sequence[str], module: object) -> Iterator[Complaint]:
+    path = "src/duly/__init__.py"
+    if list(names) != sorted(set(names)):
+        yield Complaint(path, 1, f"__all__ is sorted, each name once: {sorted(set(names))}")
+    for name in names:
+        if not hasattr(module, name):
+            yield Complaint(path, 1, f"__all__ names {name!r}, which is not there")
+
+
+def declared_layers(pyproject: dict[str, Any], modules: AbstractSet[str]) -> Iterator[Complaint]:
+    """A module that exists is declared without parentheses, and values are declared pure."""
+    layers, pure = pyproject["tool"]["importlinter"]["contracts"][:2]
+    for module in sorted(modules):
+        if any(f"({module})" in layer for layer in layers["layers"]):
+            yield Complaint("pyproject.toml", 1, f"layer ({module}) exists: drop the parentheses")
+        if module in VALUE_MODULES and f"duly.{module}" not in pure["source_modules"]:
+            yield Complaint("pyproject.toml", 1, f"duly.{module} is a value: declare it pure")
+
+
+def locked_dependencies(pyproject: dict[str, Any], requirements: str) -> Iterator[Complaint]:
+    listed = {line.strip() for line in requirements.splitlines()}
+    for dependency in pyproject["project"]["dependencies"]:
+        if dependency not in listed:
+            yield Complaint(
+                "requirements-dev.in", 1, f"{dependency!r} of pyproject.toml is missing"
+            )
+
+
+def expected_numbers(specification: str | None) -> set[str]:
+    """The numbers the specification lists; without it, the ranges it had."""
+    if specification is not None:
+        checklist = specification.split("\n## (b)")[0]
+        return set(re.findall(r"^(?:- )?(R\d{3}|C\d{2}|B\d{2})\b", checklist, re.MULTILINE))
+    return {
+        f"{letter}{number:0{3 if letter == 'R' else 2}}"
+        for letter, count in REQUIREMENT_COUNTS.items()
+        for number in range(1, count + 1)
+    }
+
+
+def requirements(
+    text: str, expected: AbstractSet[str], test_exists: Callable[[str], bool]
+) -> Iterator[Complaint]:
+    try:
+        entries = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        yield Complaint(REQUIREMENTS, 1, f"not TOML, or a number stands twice: {error}")
+        return
+    for number in sorted(expected - entries.keys()):
+        yield Complaint(REQUIREMENTS, 1, f"{number} is missing")
+    for number in sorted(entries.keys() - expected):
+        yield Complaint(REQUIREMENTS, 1, f"{number} is not a number of the specification")
+    for number, entry in entries.items():
+        for problem in _entry_problems(entry, test_exists):
+            yield Complaint(REQUIREMENTS, _line_of(text, number), f"{number}: {problem}")
+
+
+def defined_tests(source: str) -> set[str]:
+    """The test ids of a file, without its path: `test_x`, `TestY::test_z`."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            methods = (
+                n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
+            found.update(f"{node.name}::{method.name}" for method in methods)
+    return {name for name in found if name.rpartition("::")[2].startswith("test_")}
+
+
+def _entry_problems(entry: object, test_exists: Callable[[str], bool]) -> Iterator[str]:
+    if isinstance(entry, list):
+        if not entry:
+            yield "an empty list; name a test, or say later"
+        for test in entry:
+            if not isinstance(test, str):
+                yield f"{test!r} is not a test id"
+            elif not test_exists(test.partition("[")[0]):
+                yield f"no such test: {test}"
+    elif not isinstance(entry, str):
+        yield "expected a list of test ids, 'replaced by …' or 'later'"
+    elif entry != "later" and not re.match(r"(?:replaced by|later:) \S", entry):
+        yield f"{entry!r}: expected 'replaced by <reason>', 'later' or 'later: <reason>'"
+
+
+def _line_of(text: str, number: str) -> int:
+    before, found, _ = f"\n{text}".partition(f"\n{number} ")
+    return before.count("\n") + 1 if found else 1
