@@ -1,0 +1,59 @@
+"""Duly: a scheduler and durable job queue for applications with many users.
+
+The public names. Everything not listed here may change without notice.
+"""
+
+from duly.clock import Clock, SystemClock
+from duly.errors import (
+    BackendUnavailable,
+    Conflict,
+    DulyError,
+    InvalidInput,
+    InvalidInstant,
+    InvalidTrigger,
+    NotFound,
+    UnknownTrigger,
+)
+from duly.settings import Settings
+from duly.triggers import (
+    Cron,
+    Every,
+    ExplainedTime,
+    Explanation,
+    Once,
+    Trigger,
+    Weekly,
+    cron,
+    every,
+    next_after_many,
+    once,
+    parse_trigger,
+    weekly,
+)
+
+__all__ = [
+    "BackendUnavailable",
+    "Clock",
+    "Conflict",
+    "Cron",
+    "DulyError",
+    "Every",
+    "ExplainedTime",
+    "Explanation",
+    "InvalidInput",
+    "InvalidInstant",
+    "InvalidTrigger",
+    "NotFound",
+    "Once",
+    "Settings",
+    "SystemClock",
+    "Trigger",
+    "UnknownTrigger",
+    "Weekly",
+    "cron",
+    "every",
+    "next_after_many",
+    "once",
+    "parse_trigger",
+    "weekly",
+]

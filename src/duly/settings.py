@@ -1,0 +1,35 @@
+"""The only reader of the environment.
+
+Takes: variables named DULY_*. Gives: one frozen Settings. A value that is not allowed is refused
+with the name of its variable, before anything else starts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from duly.errors import InvalidInput
+
+Zones = Literal["any", "utc"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be chosen, with its defaults."""
+
+    zones: Zones = "any"
+    """Which time zones triggers may use: `any`, or `utc` to refuse every other one."""
+
+    def __post_init__(self) -> None:
+        if self.zones not in get_args(Zones):
+            allowed = " or ".join(get_args(Zones))
+            raise InvalidInput(f"zones (DULY_ZONES) is {self.zones!r}; allowed: {allowed}")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Settings from DULY_* variables; absent ones keep their defaults."""
+        found = os.environ if environment is None else environment
+        return cls(zones=cast(Zones, found.get("DULY_ZONES", "any").lower()))

@@ -1,0 +1,30 @@
+"""Station 1: triggers, the pure time rules.
+
+`cron`, `every`, `weekly` and `once` make them; `next_after(instant)` asks them. Nothing here reads
+a clock to decide, keeps memory, or needs more than the standard library.
+"""
+
+from duly.triggers.bulk import next_after_many
+from duly.triggers.cron import Cron, cron
+from duly.triggers.every import Every, every
+from duly.triggers.explain import ExplainedTime, Explanation
+from duly.triggers.once import Once, once
+from duly.triggers.parse import parse_trigger
+from duly.triggers.trigger import Trigger
+from duly.triggers.weekly import Weekly, weekly
+
+__all__ = [
+    "Cron",
+    "Every",
+    "ExplainedTime",
+    "Explanation",
+    "Once",
+    "Trigger",
+    "Weekly",
+    "cron",
+    "every",
+    "next_after_many",
+    "once",
+    "parse_trigger",
+    "weekly",
+]

@@ -1,0 +1,78 @@
+"""Station 1: cron expressions, strict.
+
+Five fields (six with seconds=True), a zone, and the rules for clock changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.errors import InvalidTrigger
+from duly.triggers.core import Wall, WallCore, cron_core, fields_of
+from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, WallTrigger
+from duly.triggers.words import cron_words
+from duly.triggers.zone import Fold, Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Cron(WallTrigger):
+    """A cron expression in a zone. Make one with cron()."""
+
+    expression: str
+    seconds: bool = False
+    wall: Wall = Wall()
+    limits: Limits = NO_LIMITS
+    core: WallCore | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seconds, bool):
+            raise InvalidTrigger("seconds", repr(self.seconds)[:60], "True or False")
+        if not isinstance(self.expression, str):
+            raise InvalidTrigger("expression", repr(self.expression)[:60], "an expression as text")
+        fields = fields_of(self.expression, seconds=self.seconds)
+        if any(each.has_hash for each in fields):
+            if self.limits.seed is None:
+                object.__setattr__(self, "core", None)
+                return
+            fields = tuple(each.resolve(self.limits.choose) for each in fields)
+        object.__setattr__(self, "core", cron_core(fields, self.wall))
+
+    @property
+    def words(self) -> str:
+        """The expression in plain words."""
+        return cron_words(self.expression, seconds=self.seconds)
+
+    def to_json(self) -> dict[str, Any]:
+        """A versioned object; parse_trigger() reads it back."""
+        shown: dict[str, Any] = {"v": JSON_VERSION, "kind": "cron", "expression": self.expression}
+        if self.seconds:
+            shown["seconds"] = True
+        return shown | self.wall.to_json() | self.limits.to_json()
+
+    @property
+    def _needs_seed(self) -> bool:
+        fields = fields_of(self.expression, seconds=self.seconds)
+        return self.limits.spread_ms > 0 or any(each.has_hash for each in fields)
+
+
+def cron(
+    expression: str,
+    *,
+    tz: str = "UTC",
+    gap: Gap = "next_valid",
+    fold: Fold = "first",
+    seconds: bool = False,
+    start_at: datetime | None = None,
+    end_at: datetime | None = None,
+    spread: timedelta | float | None = None,
+) -> Cron:
+    """A cron expression, evaluated on the wall clock of a zone.
+
+    Five fields: minute, hour, day of month, month, day of week; with seconds=True six, seconds
+    first. `gap` says what becomes of a time that a clock change removes, `fold` which one counts
+    of a time that comes twice; an hour field that begins with `*` fires at every real match.
+    """
+    limits = Limits.of(start_at, end_at, spread)
+    return Cron(expression, seconds, Wall(tz, gap, fold), limits)

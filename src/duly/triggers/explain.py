@@ -1,0 +1,113 @@
+"""Station 1: a trigger explained to people.
+
+Takes a trigger and an instant; gives its words and its next times, each with a remark where a
+clock change moved it, doubled it, or took one away before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from duly.clock import SystemClock
+from duly.errors import InvalidInput
+from duly.triggers.core import WallCore
+from duly.triggers.instants import EPOCH, from_ms, to_ms
+
+if TYPE_CHECKING:
+    from duly.triggers.trigger import Trigger
+
+MAX_TIMES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedTime:
+    """One nominal time, on the wall of the trigger's zone and in UTC."""
+
+    at: datetime
+    local: datetime
+    remark: str | None = None
+
+    def __str__(self) -> str:
+        remark = f"  ({self.remark})" if self.remark else ""
+        return f"{self.local:%a %Y-%m-%d %H:%M:%S %z}  {self.at:%Y-%m-%d %H:%M:%SZ}{remark}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A rule in words and its next times; str() is the text for people."""
+
+    words: str
+    tz: str | None
+    """The zone whose wall decides; None for rules on real time."""
+    times: tuple[ExplainedTime, ...]
+
+    @property
+    def heading(self) -> str:
+        """The words and the zone they are true in."""
+        return self.words if self.tz is None else f"{self.words}, {self.tz}"
+
+    def __str__(self) -> str:
+        lines = [f"  {time}" for time in self.times] or ["  no next time"]
+        return "\n".join([self.heading, *lines])
+
+
+def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
+    """Words and the next n times after an instant (the present where none is given)."""
+    if not 0 <= n <= MAX_TIMES:
+        raise InvalidInput(f"n is {n!r}; allowed: 0 to {MAX_TIMES}")
+    info = ZoneInfo(trigger.tz)
+    last = to_ms(SystemClock().now() if after is None else after)
+    times: list[ExplainedTime] = []
+    while len(times) < n:
+        found = trigger.next_after_ms(last)
+        if found is None:
+            break
+        remarks = [] if trigger.core is None else _remarks(trigger.core, last, found)
+        at = from_ms(found)
+        times.append(ExplainedTime(at, at.astimezone(info), "; ".join(remarks) or None))
+        last = found
+    return Explanation(trigger.words, trigger.tz if trigger.core else None, tuple(times))
+
+
+def _remarks(core: WallCore, last_ms: int, found_ms: int) -> list[str]:
+    """What clock changes did on the way from one time to the next."""
+    last, found = last_ms // 1000, found_ms // 1000
+    remarks = []
+    # A fold or shifted gap just before `last` can still concern `found`: look a day back.
+    for change, before, after in core.zone.changes(last - 86_400, found + 86_400):
+        if after > before:
+            if core.is_open_hour:
+                continue
+            remarks += _gap_remarks(core, last, found, (change, before, after))
+        elif change - (before - after) <= found < change:
+            remarks.append(f"{_wall(found + before)} comes twice that day, this is the first")
+        elif change <= found < change + before - after:
+            remarks.append(f"{_wall(found + after)} comes twice that day, this is the second")
+    return remarks
+
+
+def _gap_remarks(core: WallCore, last: int, found: int, change: tuple[int, int, int]) -> list[str]:
+    """Remarks on the wall times that one forward change of the clocks removed."""
+    start, before, after = change
+    remarks: list[str] = []
+    wall = core.next_wall(start + before - 1)
+    while wall < start + after and len(remarks) < 3:
+        moved = start if core.gap == "next_valid" else wall - before
+        if core.gap == "skip":
+            if last < start <= found:
+                remarks.append(f"{_day_and_wall(wall)} does not exist, skipped")
+        elif moved == found:
+            remarks.append(f"{_wall(wall)} does not exist that day, moved to here")
+        wall = core.next_wall(wall)
+    return remarks
+
+
+def _wall(wall: int) -> str:
+    return f"{EPOCH + timedelta(seconds=wall):%H:%M}"
+
+
+def _day_and_wall(wall: int) -> str:
+    return f"{EPOCH + timedelta(seconds=wall):%Y-%m-%d %H:%M}"

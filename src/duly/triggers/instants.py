@@ -1,0 +1,79 @@
+"""Instants: aware datetimes outside, integer milliseconds since 1970 inside.
+
+Takes a datetime and gives milliseconds, or the reverse. Naive datetimes and years outside the
+range are refused here, so that nothing behind this line has to ask.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from duly.errors import InvalidInstant, InvalidTrigger
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400
+STORED_FROM_MS = 946_684_800_000
+"""2000-01-01. A stored instant before it is most likely seconds written as milliseconds."""
+END_MS = 7_258_118_400_000
+"""2200-01-01. No question and no answer lies at or after it."""
+END_S = END_MS // 1000
+NEVER = 1 << 60
+"""Seconds. Rules answer it where nothing matches; like everything past END_S it means None."""
+
+
+def to_ms(instant: datetime) -> int:
+    """Milliseconds since 1970 of an aware datetime, rounded down."""
+    given: object = instant
+    if not isinstance(given, datetime) or given.utcoffset() is None:
+        raise InvalidInstant(
+            f"{instant!r} has no time zone; pass an aware datetime, e.g. datetime.now(UTC)"
+        )
+    since = instant - EPOCH
+    return (since.days * DAY + since.seconds) * 1000 + since.microseconds // 1000
+
+
+_MINUTES = [timedelta(minutes=minute) for minute in range(1440)]
+
+
+@lru_cache(maxsize=4096)
+def _midnight(day: int) -> datetime:
+    return EPOCH + timedelta(days=day)
+
+
+def from_seconds(seconds: int) -> datetime:
+    """The aware UTC datetime of whole seconds since 1970."""
+    minute, rest = divmod(seconds, 60)
+    if rest:
+        return datetime.fromtimestamp(seconds, UTC)
+    # Adding two datetime values is half the price of making one from a number.
+    day, of_day = divmod(minute, 1440)
+    return _midnight(day) + _MINUTES[of_day]
+
+
+def from_ms(ms: int) -> datetime:
+    """The aware UTC datetime of milliseconds since 1970."""
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def check_asked(ms: int) -> None:
+    """Refuse a question about an instant outside 1970–2200."""
+    if not 0 <= ms < END_MS:
+        raise InvalidInstant(f"{ms} ms since 1970 is outside the years 1970 to 2199")
+
+
+def stored_ms(field: str, instant: datetime) -> int:
+    """Milliseconds of an instant that a trigger keeps; refused outside 2000–2200."""
+    try:
+        ms = to_ms(instant)
+    except InvalidInstant:
+        raise InvalidTrigger(field, repr(instant), "an aware datetime") from None
+    return check_stored(field, ms)
+
+
+def check_stored(field: str, ms: object) -> int:
+    """The same rule for milliseconds read from JSON."""
+    if type(ms) is not int or not STORED_FROM_MS <= ms < END_MS:
+        allowed = "milliseconds since 1970 in the years 2000 to 2199 (not seconds)"
+        raise InvalidTrigger(field, repr(ms)[:60], allowed)
+    return ms

@@ -1,0 +1,155 @@
+"""Station 1: triggers from JSON and from bare cron strings.
+
+Takes what to_json() gave, or what a person or an agent wrote in its place; gives the trigger, or
+raises InvalidTrigger. Unknown fields are refused: a mistyped name must not be a silent default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from duly.errors import InvalidTrigger, UnknownTrigger
+from duly.triggers.core import Wall
+from duly.triggers.cron import Cron
+from duly.triggers.every import Every, interval_ms
+from duly.triggers.instants import check_stored, stored_ms
+from duly.triggers.once import Once
+from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, spread_to_ms
+from duly.triggers.weekly import Weekly, table
+
+MAX_TEXT = 65_536
+AnyTrigger: TypeAlias = Cron | Every | Weekly | Once
+
+
+def parse_trigger(obj: object, *, zones: Literal["any", "utc"] = "any") -> AnyTrigger:
+    """A trigger from an object of to_json(), from its JSON text, or from a bare cron string.
+
+    People may write `start_at`, `end_at` and `at` as ISO-8601 with an offset, `spread` in seconds
+    and an interval in weeks, days, hours, minutes and seconds. `zones="utc"` refuses other zones.
+    """
+    trigger = _parse(obj)
+    if zones == "utc" and trigger.tz != "UTC":
+        raise InvalidTrigger("tz", trigger.tz, "UTC only (zones is set to utc)")
+    return trigger
+
+
+def _parse(obj: object) -> AnyTrigger:
+    if isinstance(obj, str) and not obj.lstrip().startswith("{"):
+        return Cron(obj)
+    parsed = _loads(obj) if isinstance(obj, str) else obj
+    if not isinstance(parsed, Mapping):
+        allowed = "a JSON object with a kind, or a cron expression"
+        raise InvalidTrigger("trigger", repr(obj)[:60], allowed)
+    parts = _Parts(dict(parsed))
+    version = parts.take("v", JSON_VERSION)
+    kind = parts.take("kind")
+    if version != JSON_VERSION or isinstance(version, bool):
+        raise UnknownTrigger("v", str(version)[:60], f"{JSON_VERSION} in this release")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnknownTrigger("kind", str(kind)[:60], ", ".join(_KINDS))
+    trigger = _KINDS[kind](parts)
+    parts.refuse_rest(kind)
+    return trigger
+
+
+def _loads(text: str) -> object:
+    if len(text) > MAX_TEXT:
+        raise InvalidTrigger("trigger", f"{text[:40]}...", f"at most {MAX_TEXT} characters")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidTrigger(
+            "trigger",
+            text[error.pos : error.pos + 1],
+            f"JSON ({error.msg})",
+            source=text,
+            position=error.pos,
+        ) from None
+    except (ValueError, RecursionError):
+        raise InvalidTrigger("trigger", f"{text[:40]}...", "JSON of sane depth and size") from None
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The object being read; what nobody took is refused at the end."""
+
+    left: dict[Any, Any]
+    taken: list[str] = field(default_factory=list)
+
+    def take(self, name: str, default: Any = None) -> Any:
+        self.taken.append(name)
+        return self.left.pop(name, default)
+
+    def instant(self, name: str) -> int | None:
+        """Milliseconds of `name` (ISO-8601) or `name_ms`; both at once are refused."""
+        text, ms = self.take(name), self.take(f"{name}_ms")
+        if text is None:
+            return None if ms is None else check_stored(name, ms)
+        if ms is not None:
+            raise InvalidTrigger(name, str(text)[:60], f"{name} or {name}_ms, not both")
+        try:
+            return stored_ms(name, datetime.fromisoformat(text))
+        except (TypeError, ValueError):
+            allowed = "ISO-8601 with an offset, such as 2026-12-24T18:00:00+01:00"
+            raise InvalidTrigger(name, str(text)[:60], allowed) from None
+
+    def limits(self) -> Limits:
+        start, end = self.instant("start_at"), self.instant("end_at")
+        spread, spread_ms = self.take("spread"), self.take("spread_ms")
+        if spread is not None:
+            if spread_ms is not None:
+                allowed = "spread or spread_ms, not both"
+                raise InvalidTrigger("spread", str(spread)[:60], allowed)
+            spread_ms = spread_to_ms(spread)
+        limits = Limits(start, end, 0 if spread_ms is None else spread_ms, self.take("seed"))
+        return NO_LIMITS if limits == NO_LIMITS else limits
+
+    def wall(self) -> Wall:
+        return Wall(
+            self.take("tz", "UTC"), self.take("gap", "next_valid"), self.take("fold", "first")
+        )
+
+    def refuse_rest(self, kind: str) -> None:
+        for name in self.left:
+            allowed = f"of {kind}: {', '.join(sorted(set(self.taken)))}"
+            raise InvalidTrigger("field", str(name)[:60], allowed)
+
+
+def _cron(parts: _Parts) -> Cron:
+    expression, seconds = parts.take("expression"), parts.take("seconds", default=False)
+    return Cron(expression, seconds, parts.wall(), parts.limits())
+
+
+def _weekly(parts: _Parts) -> Weekly:
+    return Weekly(table(parts.take("days")), parts.wall(), parts.limits())
+
+
+def _every(parts: _Parts) -> Every:
+    units = {name: parts.take(name) for name in ("weeks", "days", "hours", "minutes", "seconds")}
+    named = {name: amount for name, amount in units.items() if amount is not None}
+    interval = parts.take("interval_ms")
+    if named and interval is not None:
+        raise InvalidTrigger("interval", str(interval)[:60], "interval_ms or units, not both")
+    return Every(interval_ms(named) if named else interval, parts.limits())
+
+
+def _once(parts: _Parts) -> Once:
+    at = parts.instant("at")
+    spread = parts.limits()
+    if at is None:
+        raise InvalidTrigger("at", "", "ISO-8601 with an offset, or at_ms")
+    if spread.start_ms is not None or spread.end_ms is not None:
+        raise InvalidTrigger("at", str(at), "a single time, without start_at and end_at")
+    return Once(at, spread)
+
+
+_KINDS: dict[str, Callable[[_Parts], AnyTrigger]] = {
+    "cron": _cron,
+    "every": _every,
+    "weekly": _weekly,
+    "once": _once,
+}

@@ -1,0 +1,253 @@
+"""Station 1: what all triggers share.
+
+Takes an instant, gives the next nominal time strictly after it, or None. Triggers are values:
+frozen, hashable, equal by content, without memory. Run time = nominal time + offset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from duly.errors import InvalidTrigger
+from duly.triggers.core import Wall, WallCore
+from duly.triggers.explain import Explanation, explain
+from duly.triggers.instants import (
+    DAY,
+    END_MS,
+    END_S,
+    EPOCH,
+    check_asked,
+    check_stored,
+    from_ms,
+    from_seconds,
+    stored_ms,
+    to_ms,
+)
+
+JSON_VERSION = 1
+MAX_SPREAD_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on nominal time (both inclusive), the spread, and the seed that bind() gives."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+    spread_ms: int = 0
+    seed: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, ms in (("start_at", self.start_ms), ("end_at", self.end_ms)):
+            if ms is not None:
+                check_stored(name, ms)
+        if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
+            raise InvalidTrigger("end_at", str(from_ms(self.end_ms)), "no time before start_at")
+        if type(self.spread_ms) is not int or not 0 <= self.spread_ms <= MAX_SPREAD_MS:
+            raise InvalidTrigger("spread", str(self.spread_ms)[:60], "0 seconds to 1 day")
+        if self.seed is not None and not _is_seed(self.seed):
+            raise InvalidTrigger("seed", str(self.seed)[:60], "16 hexadecimal digits from bind()")
+
+    @classmethod
+    def of(
+        cls,
+        start_at: datetime | None,
+        end_at: datetime | None,
+        spread: timedelta | float | None = None,
+    ) -> Limits:
+        """Limits from what people write."""
+        if start_at is None and end_at is None and spread is None:
+            return NO_LIMITS
+        return cls(
+            start_ms=None if start_at is None else stored_ms("start_at", start_at),
+            end_ms=None if end_at is None else stored_ms("end_at", end_at),
+            spread_ms=spread_to_ms(spread),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """What is set, and nothing else."""
+        shown = {
+            "start_at_ms": self.start_ms,
+            "end_at_ms": self.end_ms,
+            "spread_ms": self.spread_ms or None,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in shown.items() if value is not None}
+
+    def choose(self, purpose: str, choices: int) -> int:
+        """A number below `choices`, the same on every node for one seed and purpose."""
+        digest = hashlib.sha256(f"{self.seed}:{purpose}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") % choices
+
+
+NO_LIMITS = Limits()
+
+
+class Trigger:
+    """A pure time rule. Make one with cron(), every(), weekly() or once()."""
+
+    __slots__ = ()
+    limits: Limits
+    core: WallCore | None
+    """The shared wall-clock rule, for those that have one; None also while H is unbound."""
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """First nominal time strictly after an aware instant, in UTC; None when there is none."""
+        found = self.next_after_ms(to_ms(instant))
+        return None if found is None else from_ms(found)
+
+    def next_after_ms(self, ms: int) -> int | None:
+        """The same on integer milliseconds since 1970."""
+        if not 0 <= ms < END_MS:
+            check_asked(ms)
+        limits = self.limits
+        if limits.start_ms is not None and ms < limits.start_ms:
+            ms = limits.start_ms - 1
+        found = self._next_ms(ms)
+        if found is None or found >= END_MS:
+            return None
+        return None if limits.end_ms is not None and found > limits.end_ms else found
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Nominal times strictly after `start`, up to and including `end`, lazily."""
+        last = to_ms(end)
+        found = self.next_after_ms(to_ms(start))
+        while found is not None and found <= last:
+            yield from_ms(found)
+            found = self.next_after_ms(found)
+
+    def bind(self, key: str, created_at: datetime) -> Self:
+        """Fix what the rule alone cannot know; a bound trigger, or one that needs nothing, stays.
+
+        `key` decides H and the spread's offset, the same on every node; `created_at` becomes the
+        anchor of an interval that has none.
+        """
+        if not isinstance(key, str):
+            raise InvalidTrigger("key", repr(key)[:60], "the schedule's key as text")
+        limits = self.limits
+        if self._needs_seed and limits.seed is None:
+            seed = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            limits = replace(limits, seed=seed)
+        if self._needs_anchor:
+            limits = replace(limits, start_ms=stored_ms("created_at", created_at))
+        return self if limits is self.limits else self._with_limits(limits)
+
+    @property
+    def is_bound(self) -> bool:
+        """Nothing is left for bind() to fix."""
+        return not self._needs_anchor and not (self._needs_seed and self.limits.seed is None)
+
+    @property
+    def offset_ms(self) -> int:
+        """What is added to every nominal time to get its run time: 0 <= offset < spread."""
+        if not self.limits.spread_ms:
+            return 0
+        if self.limits.seed is None:
+            raise unbound("spread", "spread")
+        return self.limits.choose("spread", self.limits.spread_ms)
+
+    def run_at(self, nominal: datetime) -> datetime:
+        """The run time of a nominal time."""
+        return from_ms(to_ms(nominal) + self.offset_ms)
+
+    def explain(self, n: int = 5, after: datetime | None = None) -> Explanation:
+        """The rule in words, and its next n times with remarks on clock changes."""
+        return explain(self, n, after)
+
+    @property
+    def tz(self) -> str:
+        """Name of the IANA zone whose wall the rule reads; UTC for rules on real time."""
+        return "UTC"
+
+    @property
+    def start_at(self) -> datetime | None:
+        """First possible nominal time."""
+        return None if self.limits.start_ms is None else from_ms(self.limits.start_ms)
+
+    @property
+    def end_at(self) -> datetime | None:
+        """Last possible nominal time."""
+        return None if self.limits.end_ms is None else from_ms(self.limits.end_ms)
+
+    @property
+    def words(self) -> str:
+        """The rule in plain words."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """A versioned object that parse_trigger() reads back to an equal trigger."""
+        raise NotImplementedError
+
+    @property
+    def _needs_seed(self) -> bool:
+        return self.limits.spread_ms > 0
+
+    @property
+    def _needs_anchor(self) -> bool:
+        return False
+
+    def _next_ms(self, ms: int) -> int | None:
+        """First nominal time strictly after `ms`, the limits aside."""
+        raise NotImplementedError
+
+    def _with_limits(self, limits: Limits) -> Self:
+        return replace(self, limits=limits)  # type: ignore[type-var]
+
+
+class WallTrigger(Trigger):
+    """A trigger that reads a wall clock: cron and weekly."""
+
+    __slots__ = ()
+    wall: Wall
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """First nominal time strictly after an aware instant, in UTC; None when there is none."""
+        core = self.core
+        if core is None or self.limits is not NO_LIMITS:
+            return super().next_after(instant)
+        # The common case in whole seconds: the detour through milliseconds would cost a third.
+        try:
+            since = instant - EPOCH
+        except (TypeError, AttributeError):
+            return super().next_after(instant)
+        seconds = since.days * DAY + since.seconds
+        if not 0 <= seconds < END_S:
+            check_asked(seconds * 1000)
+        found = core.next_seconds(seconds)
+        return from_seconds(found) if found < END_S else None
+
+    @property
+    def tz(self) -> str:
+        """Name of the zone."""
+        return self.wall.tz
+
+    def _next_ms(self, ms: int) -> int | None:
+        if self.core is None:
+            raise unbound("expression", "H")
+        return self.core.next_seconds(ms // 1000) * 1000
+
+
+def unbound(field: str, text: str) -> InvalidTrigger:
+    """The answer to a question that needs bind() first."""
+    return InvalidTrigger(field, text, "bound triggers only: call bind(key, created_at) first")
+
+
+def _is_seed(seed: object) -> bool:
+    return isinstance(seed, str) and len(seed) == 16 and set(seed) <= set("0123456789abcdef")
+
+
+def spread_to_ms(spread: timedelta | float | None) -> int:
+    """Whole milliseconds of a spread given as a timedelta or in seconds."""
+    if spread is None:
+        return 0
+    seconds = spread.total_seconds() if isinstance(spread, timedelta) else spread
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidTrigger("spread", repr(spread)[:60], "a timedelta or a number of seconds")
+    if not math.isfinite(seconds) or abs(seconds) > MAX_SPREAD_MS:
+        raise InvalidTrigger("spread", str(spread)[:60], "0 seconds to 1 day")
+    return round(seconds * 1000)

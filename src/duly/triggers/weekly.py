@@ -1,0 +1,90 @@
+"""Station 1: a table of times per weekday.
+
+A day is on if and only if it has a time. No time at all is a legal table with no next time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.errors import InvalidTrigger
+from duly.triggers.core import Wall, WallCore, weekly_core
+from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, WallTrigger
+from duly.triggers.words import weekly_words
+from duly.triggers.zone import Fold, Gap
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+Table = Mapping[str, str | Sequence[str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Weekly(WallTrigger):
+    """Times of the week in a zone. Make one with weekly()."""
+
+    times: tuple[tuple[str, ...], ...]
+    """Seven tuples of HH:MM, Monday first."""
+    wall: Wall = Wall()
+    limits: Limits = NO_LIMITS
+    core: WallCore | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        minutes = (
+            1440 * day + 60 * int(time[:2]) + int(time[3:])
+            for day, times in enumerate(self.times)
+            for time in times
+        )
+        object.__setattr__(self, "core", weekly_core(tuple(sorted(minutes)), self.wall))
+
+    @property
+    def words(self) -> str:
+        """The table in plain words."""
+        return weekly_words(self.times)
+
+    def to_json(self) -> dict[str, Any]:
+        """A versioned object; parse_trigger() reads it back."""
+        days = {day: list(times) for day, times in zip(DAYS, self.times, strict=True) if times}
+        shown = {"v": JSON_VERSION, "kind": "weekly", "days": days}
+        return shown | self.wall.to_json() | self.limits.to_json()
+
+
+def weekly(
+    days: Table,
+    *,
+    tz: str = "UTC",
+    gap: Gap = "next_valid",
+    fold: Fold = "first",
+    start_at: datetime | None = None,
+    end_at: datetime | None = None,
+    spread: timedelta | float | None = None,
+) -> Weekly:
+    """Times per weekday: {"mon": "09:00", "tue": None, "thu": ["09:00", "17:30"]}."""
+    return Weekly(table(days), Wall(tz, gap, fold), Limits.of(start_at, end_at, spread))
+
+
+def table(days: object) -> tuple[tuple[str, ...], ...]:
+    """Seven checked tuples of times from what a person or a program wrote."""
+    if not isinstance(days, Mapping):
+        raise InvalidTrigger("days", repr(days)[:60], "a table such as {'mon': '09:00'}")
+    for day in days:
+        if day not in DAYS:
+            raise InvalidTrigger("days", str(day)[:60], ", ".join(DAYS))
+    return tuple(_times(day, days.get(day)) for day in DAYS)
+
+
+def _times(day: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    times = [value] if isinstance(value, str) else value
+    if not isinstance(times, Sequence) or len(times) > 1440:
+        raise InvalidTrigger(day, repr(value)[:60], "HH:MM, a list of HH:MM, or null for off")
+    for time in times:
+        if not isinstance(time, str) or not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", time):
+            text = time if isinstance(time, str) else repr(time)
+            raise InvalidTrigger(day, text[:60], "HH:MM from 00:00 to 23:59, two digits each")
+        if times.count(time) > 1:
+            raise InvalidTrigger(day, time, "each time once")
+    return tuple(sorted(times))
