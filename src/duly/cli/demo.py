@@ -1,0 +1,105 @@
+"""`duly demo`: a tour of the triggers.
+
+Bounded and without questions: it prints and ends, on a terminal or not.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.rule import Rule
+
+from duly.cli.explain import show
+from duly.errors import InvalidTrigger
+from duly.triggers import Trigger, cron, every, next_after_many, once, parse_trigger, weekly
+
+SPRING = datetime(2026, 3, 27, 12, tzinfo=UTC)
+AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
+
+
+@click.command()
+@click.option("--once", "_once", is_flag=True, help="End by itself (it always does, for now).")
+def demo(_once: bool) -> None:
+    """Take the tour: rules, zones, clock changes, mistakes, and a hundred thousand rows."""
+    console = Console(highlight=False)
+    for title, step in (
+        ("Rules people write", _rules),
+        ("When clocks change", _clock_changes),
+        ("One rule, many schedules", _binding),
+        ("Mistakes are named", _mistakes),
+        ("A hundred thousand rows at once", _bulk),
+    ):
+        console.print(Rule(f"[bold]{title}", align="left", style="dim"))
+        step(console)
+        console.print()
+    console.print('Try your own: [bold]duly explain "0 9 * * MON" --tz Europe/Berlin[/bold]')
+
+
+def _tell(console: Console, code: str, trigger: Trigger, after: datetime, n: int = 3) -> None:
+    console.print(f"[cyan]{escape(code)}[/cyan]")
+    show(trigger.explain(n, after))
+
+
+def _rules(console: Console) -> None:
+    for code, trigger in (
+        (
+            'cron("0 9 * * MON-FRI", tz="Europe/Berlin")',
+            cron("0 9 * * MON-FRI", tz="Europe/Berlin"),
+        ),
+        ('cron("0 18 LW * *", tz="Asia/Tokyo")', cron("0 18 LW * *", tz="Asia/Tokyo")),
+        (
+            'weekly({"mon": "09:00", "thu": ["09:00", "17:30"]}, tz="America/Sao_Paulo")',
+            weekly({"mon": "09:00", "thu": ["09:00", "17:30"]}, tz="America/Sao_Paulo"),
+        ),
+        ("every(minutes=90, start_at=…)", every(minutes=90, start_at=SPRING)),
+        ("once(…)", once(datetime(2026, 12, 24, 18, tzinfo=UTC))),
+    ):
+        _tell(console, code, trigger, SPRING)
+
+
+def _clock_changes(console: Console) -> None:
+    zone = "Europe/Berlin"
+    nightly = "30 2 * * *"
+    for options, trigger, after in (
+        ("", cron(nightly, tz=zone), SPRING),
+        (', gap="skip"', cron(nightly, tz=zone, gap="skip"), SPRING),
+        ("", cron(nightly, tz=zone), AUTUMN),
+        (', fold="both"', cron(nightly, tz=zone, fold="both"), AUTUMN),
+    ):
+        _tell(console, f'cron("{nightly}", tz="{zone}"{options})', trigger, after)
+
+
+def _binding(console: Console) -> None:
+    spread = cron("H 2 * * *", tz="Europe/Berlin")
+    console.print('[cyan]cron("H 2 * * *")[/cyan]: H is a minute of its own for each schedule')
+    for key in ("user:ada/digest", "user:bob/digest", "user:eve/digest"):
+        first = spread.bind(key, SPRING).explain(1, SPRING).times[0]
+        console.print(f"  {key:18} {first}")
+
+
+def _mistakes(console: Console) -> None:
+    for wrong in (
+        "61 * * * *",
+        "0 0 31 2 *",
+        "*/10 * * * * *",
+        {"kind": "cron", "expression": "0 9 * * *", "tz": "Europe/Berlim"},
+        {"kind": "weekly", "days": {"mon": "9:00"}},
+    ):
+        try:
+            parse_trigger(wrong)
+        except InvalidTrigger as error:
+            for line in (error.caret() or str(wrong)).splitlines():
+                console.print(f"  {escape(line)}", soft_wrap=True)
+            console.print(f"  [red]{escape(str(error))}[/red]", soft_wrap=True)
+
+
+def _bulk(console: Console) -> None:
+    rules = [cron(f"{m} {h} * * *", tz="Europe/Berlin") for h in range(24) for m in (0, 15, 30, 45)]
+    rows = [rules[i % len(rules)] for i in range(100_000)]
+    start = int(SPRING.timestamp() * 1000)
+    answers = next_after_many(rows, [start + i % 60_000 for i in range(100_000)])
+    found = sum(answer is not None for answer in answers)
+    console.print(f"  next_after_many: {found:,} next times of {len(rules)} distinct rules")
