@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duly.triggers.core import WallCore
-from duly.triggers.instants import END_MS
+from duly.triggers.instants import END_MS, check_asked
 from duly.triggers.trigger import Trigger
 
 
@@ -23,7 +23,10 @@ def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> 
     spans: dict[WallCore, int] = {}
     if len(triggers) != len(instants_ms):
         raise ValueError(f"{len(triggers)} triggers but {len(instants_ms)} instants")
-    for i in sorted(range(len(instants_ms)), key=instants_ms.__getitem__):
+    order = sorted(range(len(instants_ms)), key=instants_ms.__getitem__)
+    for i in (*order[:1], *order[-1:]):
+        check_asked(instants_ms[i])
+    for i in order:
         trigger, ms = triggers[i], instants_ms[i]
         core = trigger.core
         if core is None or trigger.limits.start_ms is not None:
@@ -31,9 +34,9 @@ def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> 
             continue
         until = spans.get(core, 0)
         if until <= ms:
-            # An answer at the end of time stands for "none" and keeps its span open for ever.
-            found = trigger.next_after_ms(ms)
-            until = spans[core] = END_MS if found is None else found
+            # The core's answer, not the trigger's: an end_at must not end the others that share it.
+            # The end of time stands for "none" and keeps its span open for ever.
+            until = spans[core] = min(core.next_seconds(ms // 1000) * 1000, END_MS)
         end_ms = trigger.limits.end_ms
         if until < END_MS and (end_ms is None or until <= end_ms):
             answers[i] = until

@@ -102,9 +102,10 @@ def _compile(zone: Zone, next_wall: NextWall, gap: Gap, fold: Fold) -> NextSecon
 def fields_of(expression: str, *, seconds: bool) -> tuple[Field, ...]:
     """Understood fields of an expression; refused when no day of any year can match."""
     fields = parse_fields(expression, seconds=seconds)
-    # A larger day is never easier to match than a smaller one: try H at its largest.
-    hardest = tuple(field.resolve(_largest) if field.has_hash else field for field in fields)
-    if not has_days(month_mask(hardest)):
+    # H must find a day whatever it becomes. A larger day is never easier to match than a smaller
+    # one, so the largest stands for all; months have no such order, so each is tried.
+    resolved = (_hardest(fields, month) for month in range(12 if fields[4].has_hash else 1))
+    if not all(has_days(month_mask(each)) for each in resolved):
         # It is the third field from the end, of the macro-free expressions that can fail here.
         position = [match.start() for match in re.finditer(r"[^ \t]+", expression)][-3]
         raise InvalidTrigger(
@@ -117,8 +118,11 @@ def fields_of(expression: str, *, seconds: bool) -> tuple[Field, ...]:
     return fields
 
 
-def _largest(_name: str, choices: int) -> int:
-    return choices - 1
+def _hardest(fields: tuple[Field, ...], month: int) -> tuple[Field, ...]:
+    def choose(name: str, choices: int) -> int:
+        return month % choices if name == "month" else choices - 1
+
+    return tuple(field.resolve(choose) if field.has_hash else field for field in fields)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -65,7 +65,8 @@ def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
         found = trigger.next_after_ms(last)
         if found is None:
             break
-        remarks = [] if trigger.core is None else _remarks(trigger.core, last, found)
+        since = max(last, (trigger.limits.start_ms or 0) - 1)
+        remarks = [] if trigger.core is None else _remarks(trigger.core, since, found)
         at = from_ms(found)
         times.append(ExplainedTime(at, at.astimezone(info), "; ".join(remarks) or None))
         last = found

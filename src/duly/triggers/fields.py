@@ -121,7 +121,7 @@ def _expand_macro(
     expression: str, words: list[tuple[str, int]], *, seconds: bool
 ) -> tuple[str, list[tuple[str, int]]]:
     word, start = words[0]
-    expansion = MACROS.get(word.lower())
+    expansion = MACROS.get(word.lower()) if word.isascii() else None
     if expansion is None or len(words) > 1:
         text = word if expansion is None else words[1][0]
         place = start if expansion is None else words[1][1]
@@ -196,7 +196,7 @@ class _Reader:
             number = int(text)
             if self.shape.low <= number <= self.shape.high:
                 return number
-        elif text.upper() in self.shape.names:
+        elif text.isascii() and text.upper() in self.shape.names:
             return self.shape.names.index(text.upper()) + (self.shape.low if self._top > 6 else 0)
         return self._refuse(text, at)
 
@@ -221,7 +221,7 @@ class _Reader:
 
     def _special(self, upper: str, text: str, at: int) -> Item | None:
         """`?`, L, LW, 15W in the day of month; `?`, 5L, 1#2 in the day of week."""
-        if not self.shape.specials:
+        if not self.shape.specials or not text.isascii():
             return None
         if upper == "?":
             return Item("values", range(self.shape.low, self._top + 1))
@@ -233,7 +233,7 @@ class _Reader:
             return None
         if upper.endswith("L") and len(upper) > 1:
             return Item("last_of", (self._value(text[:-1], at) % 7, 0))
-        weekday, hash_sign, nth = upper.partition("#")
+        weekday, hash_sign, nth = text.partition("#")
         if not hash_sign:
             return None
         if nth not in tuple("12345"):

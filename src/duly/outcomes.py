@@ -1,0 +1,37 @@
+"""Station 7: what follows from an attempt.
+
+For now the retry policy alone, which schedules already carry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from duly.errors import InvalidInput
+
+Backoff = Literal["none", "fixed", "exponential"]
+MAX_ATTEMPTS = 1_000
+MAX_DELAY_MS = 30 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how soon a failed attempt is tried again."""
+
+    attempts: int = 5
+    backoff: Backoff = "exponential"
+    first_delay_ms: int = 1_000
+    longest_delay_ms: int = 600_000
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if self.backoff not in get_args(Backoff):
+            raise InvalidInput(f"backoff {self.backoff!r}; allowed: {', '.join(get_args(Backoff))}")
+        if not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise InvalidInput(f"attempts is {self.attempts}; allowed: 1 to {MAX_ATTEMPTS}")
+        if not 0 <= self.first_delay_ms <= self.longest_delay_ms <= MAX_DELAY_MS:
+            raise InvalidInput(
+                f"delays of {self.first_delay_ms} to {self.longest_delay_ms} ms; allowed: from 0 "
+                f"up to {MAX_DELAY_MS}, the first not longer than the longest"
+            )

@@ -1,0 +1,223 @@
+"""Station 2: schedules and their policies.
+
+Takes somebody's words; gives a validated, frozen definition with a versioned JSON form, or raises
+InvalidInput. It says everything about a schedule but where its clock hand stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NewType
+
+import msgspec
+
+from duly.errors import InvalidInput
+from duly.outcomes import RetryPolicy
+from duly.scopes import Scope, check_name, dispatch_id
+from duly.triggers import Trigger, parse_trigger
+from duly.triggers.instants import from_ms, to_ms
+
+ScheduleId = NewType("ScheduleId", str)
+HandOver = Literal["jobs", "http", "external"]
+Delivery = Literal["at_least_once", "at_most_once"]
+Overlap = Literal["skip", "allow", "buffer_one", "cancel_running"]
+MisfireKind = Literal["run_once", "skip", "catch_up"]
+ScheduleState = Literal["active", "paused", "finished", "quarantined", "external"]
+
+DEFINITION_VERSION = 1
+MAX_PRIORITY = 1_000
+MAX_WORDS = 1_000
+"""Characters of a description or a note."""
+MAX_DURATION_MS = 366 * 86_400_000
+
+
+def _between(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidInput(f"{what} is {value}; allowed: {low} to {high}")
+
+
+class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What becomes of occurrences found later than their grace."""
+
+    kind: MisfireKind = "run_once"
+    limit: int = 10
+    """catch_up: how many at most, the newest kept."""
+    max_age_ms: int = MAX_DURATION_MS
+    """catch_up: how old at most."""
+    per_minute: int = 60
+    """catch_up: how many start in a minute."""
+
+    def __post_init__(self) -> None:
+        _between("misfire.limit", self.limit, 1, 10_000)
+        _between("misfire.max_age_ms", self.max_age_ms, 1_000, MAX_DURATION_MS)
+        _between("misfire.per_minute", self.per_minute, 1, 60_000)
+
+
+class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the occurrences of a schedule are treated."""
+
+    misfire: Misfire = Misfire()
+    grace_ms: int = 60_000
+    overlap: Overlap = "skip"
+    delivery: Delivery = "at_least_once"
+    priority: int = 0
+    retry: RetryPolicy = RetryPolicy()
+    timeout_ms: int = 300_000
+    pause_after_failures: int | None = None
+
+    def __post_init__(self) -> None:
+        _between("grace_ms", self.grace_ms, 0, MAX_DURATION_MS)
+        _between("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+        _between("timeout_ms", self.timeout_ms, 1, MAX_DURATION_MS)
+        if self.pause_after_failures is not None:
+            _between("pause_after_failures", self.pause_after_failures, 1, 10_000)
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a user, an agent or a programmer asks for."""
+
+    trigger: Trigger
+    action: str
+    input: Any = None
+    description: str = ""
+    enabled: bool = True
+    note: str = ""
+    """Why it is paused, or anything else worth a line."""
+    hand_over: HandOver = "jobs"
+    policies: Policies = Policies()
+    max_runs: int | None = None
+    interval_bounds_ms: tuple[int, int] | None = None
+    """Shortest and longest interval an action may ask for; None: it may not ask."""
+    v: int = DEFINITION_VERSION
+
+    def __post_init__(self) -> None:
+        check_name("action", self.action)
+        for what, text in (("description", self.description), ("note", self.note)):
+            if len(text) > MAX_WORDS:
+                raise InvalidInput(f"{what} has {len(text)} characters; allowed: {MAX_WORDS}")
+        if self.max_runs is not None:
+            _between("max_runs", self.max_runs, 1, 1_000_000_000)
+        if self.interval_bounds_ms is not None:
+            shortest, longest = self.interval_bounds_ms
+            _between("interval_bounds_ms[0]", shortest, 1_000, longest)
+        if self.v != DEFINITION_VERSION:
+            raise InvalidInput(f"definition version {self.v}; this release: {DEFINITION_VERSION}")
+
+    def to_json(self) -> str:
+        """The stored form."""
+        return _ENCODER.encode(self).decode()
+
+    @classmethod
+    def parse(cls, stored: str | bytes | Mapping[str, Any]) -> Definition:
+        """The definition of a stored form, or of an object from outside."""
+        try:
+            if isinstance(stored, str | bytes):
+                return _DECODER.decode(stored)
+            return msgspec.convert(stored, cls, dec_hook=_decode_trigger)
+        except msgspec.ValidationError as error:
+            cause = error.__cause__
+            raise cause if isinstance(cause, InvalidInput) else InvalidInput(str(error)) from None
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"a definition must be JSON: {error}") from None
+
+
+def _decode_trigger(_type: type, value: object) -> Trigger:
+    return parse_trigger(value)
+
+
+def _encode_trigger(value: object) -> object:
+    if isinstance(value, Trigger):
+        return value.to_json()
+    raise NotImplementedError(type(value))
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_trigger, order="deterministic")
+_DECODER = msgspec.json.Decoder(Definition, dec_hook=_decode_trigger)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A stored definition: whose it is, what it says, and how it stands."""
+
+    id: ScheduleId
+    flow: str
+    scope: Scope
+    name: str
+    definition: Definition
+    state: ScheduleState
+    version: int
+    created_at_ms: int
+    updated_at_ms: int
+    error: str | None = None
+    """Why it is quarantined."""
+
+    @property
+    def key(self) -> str:
+        """What H and spread are decided by: stable over edits and re-creation."""
+        return binding_key(self.flow, self.scope, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an owner may ask for; the system may ask for anything but a large input."""
+
+    schedules: int = 1_000
+    shortest_interval_ms: int = 60_000
+    input_bytes: int = 262_144
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def binding_key(flow: str, scope: Scope, name: str) -> str:
+    """The text that a schedule's key stands as where a hash is taken of it."""
+    return f"{flow}/{dispatch_id(scope, name)}"
+
+
+def bind(definition: Definition, key: str, at_ms: int) -> Definition:
+    """The definition with its trigger bound to a schedule's key and a time of creation."""
+    bound = definition.trigger.bind(key, from_ms(at_ms))
+    if bound is definition.trigger:
+        return definition
+    return msgspec.structs.replace(definition, trigger=bound)
+
+
+def rebind(definition: Definition, key: str, earlier: Definition, at_ms: int) -> Definition:
+    """Bind an edit: an interval that names no anchor keeps the one it had."""
+    anchor = earlier.trigger.start_at
+    kept = bind(definition, key, at_ms if anchor is None else to_ms(anchor))
+    return kept if kept.trigger == earlier.trigger else bind(definition, key, at_ms)
+
+
+def state_of(definition: Definition) -> ScheduleState:
+    """The state that a definition alone decides."""
+    if definition.hand_over == "external":
+        return "external"
+    return "active" if definition.enabled else "paused"
+
+
+def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> None:
+    """Refuse what the owner may not ask for. The trigger is bound."""
+    size = len(msgspec.json.encode(definition.input))
+    if size > limits.input_bytes:
+        raise InvalidInput(f"input has {size} bytes as JSON; allowed: {limits.input_bytes}")
+    shortest = _shortest_gap_ms(definition.trigger, at_ms)
+    if scope.kind != "system" and shortest < limits.shortest_interval_ms:
+        raise InvalidInput(
+            f"{definition.trigger.words!r} fires every {shortest} ms; {scope.kind} schedules may "
+            f"fire every {limits.shortest_interval_ms} ms at most"
+        )
+    if definition.hand_over == "http" and shortest < 60_000:
+        raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
+
+
+def _shortest_gap_ms(trigger: Trigger, after_ms: int, sample: int = 60) -> int:
+    """Shortest distance between neighbours among the next times."""
+    shortest, last = MAX_DURATION_MS, trigger.next_after_ms(after_ms)
+    for _ in range(sample):
+        following = None if last is None else trigger.next_after_ms(last)
+        if last is None or following is None:
+            break
+        shortest, last = min(shortest, following - last), following
+    return shortest

@@ -1,0 +1,90 @@
+"""Station 2: who owns a thing.
+
+A scope is `system`, `workspace:<id>` or `user:<id>`. Ids are checked here once, by the rule of the
+dispatch URL, so that nothing can be stored that could never be dispatched.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+from urllib.parse import quote
+
+from duly.errors import InvalidInput
+
+ScopeKind = Literal["system", "workspace", "user"]
+MAX_NAME = 128
+MAX_DISPATCH_ID = 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scope:
+    """An owner; str() is the stored form."""
+
+    kind: ScopeKind
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(ScopeKind):
+            raise InvalidInput(f"scope {self.kind!r}; allowed: {', '.join(get_args(ScopeKind))}")
+        if self.kind == "system":
+            if self.id:
+                raise InvalidInput(f"the system scope has no id, not even {self.id!r}")
+            return
+        check_name(f"{self.kind} id", self.id, most=MAX_DISPATCH_ID)
+
+    @classmethod
+    def parse(cls, text: str) -> Scope:
+        """The scope of its stored form."""
+        kind, _, owner = text.partition(":")
+        return cls(cast(ScopeKind, kind), owner)
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "system" else f"{self.kind}:{self.id}"
+
+    @property
+    def owner(self) -> str:
+        """How the scope stands in a dispatch URL: a user by the bare id."""
+        return self.id if self.kind == "user" else str(self)
+
+
+SYSTEM = Scope("system")
+
+
+def user(user_id: str) -> Scope:
+    """The scope of one user."""
+    return Scope("user", user_id)
+
+
+def workspace(workspace_id: str) -> Scope:
+    """The scope of one workspace."""
+    return Scope("workspace", workspace_id)
+
+
+def check_name(what: str, text: str, *, most: int = MAX_NAME) -> str:
+    """Refuse a name that could not stand, percent-encoded, in a URL path."""
+    given: object = text
+    if not isinstance(given, str) or not given:
+        raise InvalidInput(f"{what} is {given!r}; it must be text that is not empty")
+    if len(given) > most:
+        raise InvalidInput(f"{what} {given[:40]!r}... is longer than {most} characters")
+    if given in (".", ".."):
+        raise InvalidInput(f"{what} {given!r} is not allowed: a URL cannot hold it")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in given):
+        raise InvalidInput(f"{what} {given!r} has a control character or half a surrogate pair")
+    return given
+
+
+def dispatch_id(scope: Scope, name: str) -> str:
+    """`<owner>/<name>` with each part percent-encoded; refused where it would be too long."""
+    check_name("schedule name", name)
+    if scope.kind == "user" and (scope.id == "system" or scope.id.startswith("workspace:")):
+        raise InvalidInput(f"user id {scope.id!r} reads as another scope in a dispatch URL")
+    encoded = f"{quote(scope.owner, safe='')}/{quote(name, safe='')}"
+    if len(encoded) > MAX_DISPATCH_ID:
+        raise InvalidInput(
+            f"schedule {name!r} of {scope}: its dispatch id has {len(encoded)} characters, "
+            f"allowed are {MAX_DISPATCH_ID}"
+        )
+    return encoded
