@@ -32,6 +32,11 @@ class Conflict(DulyError):
 class BackendUnavailable(DulyError):
     """The database did not answer, or not as it must."""
 
+    def __init__(self, message: str, *, is_unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.is_unreachable = is_unreachable
+        """Nothing answered: trying again later may help."""
+
 
 class InvalidInstant(InvalidInput):
     """A time without a zone, or outside the years Duly knows."""
@@ -43,29 +48,43 @@ class InvalidTrigger(InvalidInput):
     def __init__(
         self,
         field: str,
-        text: str,
+        text: object,
         allowed: str,
         *,
         source: str | None = None,
         position: int | None = None,
     ) -> None:
         self.field = field
-        self.text = text
+        self.text = text if position is not None and isinstance(text, str) else shown(text)
         self.allowed = allowed
         self.source = source
         self.position = position
         super().__init__(self._message())
 
     def _message(self) -> str:
-        where = "" if self.position is None else f" at position {self.position} of {self.source!r}"
+        where = ""
+        if self.position is not None:
+            where = f" at position {self.position} of {shown(self.source, most=300)!r}"
         return f"{self.field}: {self.text!r}{where} is not allowed; allowed: {self.allowed}"
 
     def caret(self) -> str | None:
         """Two lines that point at the mistake, or None where there is no place to point at."""
         if self.source is None or self.position is None:
             return None
-        return f"{self.source}\n{' ' * self.position}{'^' * max(1, len(self.text))}"
+        start = max(self.source.rfind("\n", 0, self.position) + 1, self.position - 100)
+        line = self.source[start : start + 200].split("\n", 1)[0]
+        return f"{line}\n{' ' * (self.position - start)}{'^' * max(1, len(self.text))}"
 
 
 class UnknownTrigger(InvalidTrigger):
     """A rule of a kind or version this release does not know: leave it for a node that does."""
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value as text for a message: never long, and never an error of its own."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):
+        # Integers of thousands of digits and very deep lists have no repr.
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= most else f"{text[: most - 3]}..."

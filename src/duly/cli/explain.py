@@ -43,7 +43,8 @@ def explain(trigger: str, count: int, after: str | None, key: str | None, **opti
     Times are shown on the wall of the trigger's zone and in UTC; those that a clock change moved,
     doubled or removed carry a remark. On bad input the exit code is 2.
     """
-    parsed = _parse(trigger, {name: value for name, value in options.items() if value})
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    parsed = _parse(trigger, given)
     since = SystemClock().now() if after is None else _instant(after)
     bound = parsed.bind(key or STAND_IN_KEY, since)
     show(bound.explain(count, since))
@@ -57,7 +58,7 @@ def show(explanation: Explanation) -> None:
     click.secho(explanation.heading, bold=True)
     for time in explanation.times:
         click.secho(f"  {time}", fg="yellow" if time.remark else None)
-    if not explanation.times:
+    if explanation.is_over:
         click.echo("  no next time")
 
 

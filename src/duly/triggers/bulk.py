@@ -1,43 +1,86 @@
 """Station 1: many rows at once.
 
 Takes triggers and instants; gives the next time of each. Rows with the same wall-clock rule share
-the work: between two fires of a rule every instant has the same answer.
+the work: between two fires of a rule every instant has the same answer, and in the short window of
+a planner most rules do not fire at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import attrgetter, le
 
 from duly.triggers.core import WallCore
 from duly.triggers.instants import END_MS, check_asked
 from duly.triggers.trigger import Trigger
 
+MAX_FIRES = 128
+"""A rule that fires more often than this among the instants is asked row by row."""
+_ASK = -1
+"""In place of an answer: this row must be asked itself."""
+
 
 def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> list[int | None]:
-    """What next_after_ms() would answer for each pair, in the same order.
-
-    Instants are visited in ascending order, as a claim returns them, so that the span of each
-    rule (from, next fire) only moves forward and no answer is computed twice.
-    """
-    answers: list[int | None] = [None] * len(instants_ms)
-    spans: dict[WallCore, int] = {}
+    """What next_after_ms() would answer for each pair, in the same order."""
     if len(triggers) != len(instants_ms):
         raise ValueError(f"{len(triggers)} triggers but {len(instants_ms)} instants")
-    order = sorted(range(len(instants_ms)), key=instants_ms.__getitem__)
-    for i in (*order[:1], *order[-1:]):
-        check_asked(instants_ms[i])
-    for i in order:
-        trigger, ms = triggers[i], instants_ms[i]
-        core = trigger.core
-        if core is None or trigger.limits.start_ms is not None:
-            answers[i] = trigger.next_after_ms(ms)
-            continue
-        until = spans.get(core, 0)
-        if until <= ms:
-            # The core's answer, not the trigger's: an end_at must not end the others that share it.
-            # The end of time stands for "none" and keeps its span open for ever.
-            until = spans[core] = min(core.next_seconds(ms // 1000) * 1000, END_MS)
-        end_ms = trigger.limits.end_ms
-        if until < END_MS and (end_ms is None or until <= end_ms):
-            answers[i] = until
+    if not triggers:
+        return []
+    first, last = _range(instants_ms)
+    cores: list[WallCore | None] = list(map(attrgetter("shared"), triggers))
+    settled, several = _answers({core for core in set(cores) if core is not None}, first, last)
+    answers: list[int | None] = [settled.get(core, _ASK) for core in cores]
+    for i in _positions(answers):
+        times, ms = several.get(cores[i]), instants_ms[i]
+        answers[i] = times[bisect_right(times, ms)] if times else triggers[i].next_after_ms(ms)
     return answers
+
+
+def _range(instants_ms: Sequence[int]) -> tuple[int, int]:
+    """First and last instant; a claim gives them in order, which is cheaper to see than to find."""
+    if all(map(le, instants_ms, islice(instants_ms, 1, None))):
+        first, last = instants_ms[0], instants_ms[-1]
+    else:
+        first, last = min(instants_ms), max(instants_ms)
+    check_asked(first)
+    check_asked(last)
+    return first, last
+
+
+def _answers(
+    cores: set[WallCore], first_ms: int, last_ms: int
+) -> tuple[dict[WallCore | None, int | None], dict[WallCore | None, list[int]]]:
+    """Rules with one answer for all instants, and those with several, given in order."""
+    settled: dict[WallCore | None, int | None] = {}
+    several: dict[WallCore | None, list[int]] = {}
+    after = first_ms // 1000
+    for core in cores:
+        found = core.next_seconds(after) * 1000
+        if found > last_ms:
+            settled[core] = found if found < END_MS else None
+        else:
+            several[core] = _fires(core, found, last_ms)
+    return settled, several
+
+
+def _fires(core: WallCore, first_ms: int, last_ms: int) -> list[int]:
+    """A rule's times from one to the first beyond `last_ms`; none where they are too many."""
+    times = [first_ms]
+    while times[-1] <= last_ms:
+        times.append(core.next_seconds(times[-1] // 1000) * 1000)
+        if len(times) > MAX_FIRES or times[-1] >= END_MS:
+            return []
+    return times
+
+
+def _positions(answers: list[int | None]) -> Iterator[int]:
+    """Where a row must be asked itself; list.index() passes over the others at full speed."""
+    i = -1
+    while True:
+        try:
+            i = answers.index(_ASK, i + 1)
+        except ValueError:
+            return
+        yield i

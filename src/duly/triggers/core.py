@@ -37,10 +37,10 @@ class Wall:
         )
         for name, value, allowed in named:
             if value not in allowed:
-                raise InvalidTrigger(name, str(value)[:60], ", ".join(allowed))
+                raise InvalidTrigger(name, value, ", ".join(allowed))
         tz: object = self.tz
         if not isinstance(tz, str):
-            raise InvalidTrigger("tz", repr(tz)[:60], "an IANA zone name as text")
+            raise InvalidTrigger("tz", tz, "an IANA zone name as text")
         zone(tz)
 
     def to_json(self) -> dict[str, str]:

@@ -25,19 +25,20 @@ class Cron(WallTrigger):
     wall: Wall = Wall()
     limits: Limits = NO_LIMITS
     core: WallCore | None = field(init=False, compare=False, repr=False)
+    shared: WallCore | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.seconds, bool):
-            raise InvalidTrigger("seconds", repr(self.seconds)[:60], "True or False")
+            raise InvalidTrigger("seconds", self.seconds, "True or False")
         if not isinstance(self.expression, str):
-            raise InvalidTrigger("expression", repr(self.expression)[:60], "an expression as text")
+            raise InvalidTrigger("expression", self.expression, "an expression as text")
         fields = fields_of(self.expression, seconds=self.seconds)
         if any(each.has_hash for each in fields):
             if self.limits.seed is None:
-                object.__setattr__(self, "core", None)
+                self._set_core(None)
                 return
             fields = tuple(each.resolve(self.limits.choose) for each in fields)
-        object.__setattr__(self, "core", cron_core(fields, self.wall))
+        self._set_core(cron_core(fields, self.wall))
 
     @property
     def words(self) -> str:

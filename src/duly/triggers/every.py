@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly.errors import InvalidTrigger
+from duly.errors import InvalidTrigger, shown
 from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, Trigger, unbound
 from duly.triggers.words import every_words
 
@@ -32,12 +32,13 @@ class Every(Trigger):
     limits: Limits = NO_LIMITS
     """limits.start_ms is the anchor."""
     core = None
+    shared = None
 
     def __post_init__(self) -> None:
         interval = self.interval_ms
         if type(interval) is not int or not MIN_INTERVAL_MS <= interval <= MAX_INTERVAL_MS:
             allowed = "1 second to 40 years, in whole milliseconds"
-            raise InvalidTrigger("interval", f"{str(interval)[:60]} ms", allowed)
+            raise InvalidTrigger("interval", f"{shown(interval)} ms", allowed)
 
     @property
     def words(self) -> str:
@@ -85,8 +86,8 @@ def interval_ms(units: dict[str, float]) -> int:
     given: dict[str, object] = {**units}
     for name, amount in given.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float):
-            raise InvalidTrigger(name, repr(amount)[:60], "a number")
+            raise InvalidTrigger(name, amount, "a number")
         if not 0 <= amount <= MAX_INTERVAL_MS:  # neither NaN nor infinity passes
-            raise InvalidTrigger(name, str(amount)[:60], "1 second to 40 years in all")
+            raise InvalidTrigger(name, amount, "1 second to 40 years in all")
         total += amount * _UNITS_MS[name]
     return round(total)

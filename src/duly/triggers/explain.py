@@ -43,6 +43,8 @@ class Explanation:
     tz: str | None
     """The zone whose wall decides; None for rules on real time."""
     times: tuple[ExplainedTime, ...]
+    is_over: bool = False
+    """The trigger has no next time at all."""
 
     @property
     def heading(self) -> str:
@@ -50,7 +52,7 @@ class Explanation:
         return self.words if self.tz is None else f"{self.words}, {self.tz}"
 
     def __str__(self) -> str:
-        lines = [f"  {time}" for time in self.times] or ["  no next time"]
+        lines = ["  no next time"] if self.is_over else [f"  {time}" for time in self.times]
         return "\n".join([self.heading, *lines])
 
 
@@ -70,7 +72,8 @@ def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
         at = from_ms(found)
         times.append(ExplainedTime(at, at.astimezone(info), "; ".join(remarks) or None))
         last = found
-    return Explanation(trigger.words, trigger.tz if trigger.core else None, tuple(times))
+    tz = trigger.tz if trigger.core else None
+    return Explanation(trigger.words, tz, tuple(times), is_over=n > 0 and not times)
 
 
 def _remarks(core: WallCore, last_ms: int, found_ms: int) -> list[str]:

@@ -102,7 +102,7 @@ def parse_fields(expression: str, *, seconds: bool) -> tuple[Field, ...]:
     """The six fields of an expression, seconds first; five-field ones get second 0."""
     if len(expression) > MAX_LENGTH:
         allowed = f"at most {MAX_LENGTH} characters"
-        raise InvalidTrigger("expression", f"{expression[:40]}...", allowed)
+        raise InvalidTrigger("expression", expression, allowed)
     words = [(match.group(), match.start()) for match in re.finditer(r"[^ \t]+", expression)]
     if words and words[0][0].startswith("@"):
         source, words = _expand_macro(expression, words, seconds=seconds)
@@ -178,7 +178,7 @@ class _Reader:
         low = self._value(first, at)
         if dash:
             high = self._value(last, at + len(first) + 1)
-            if high == 0 and low > 0 and self.shape.name == "day of week":
+            if last.upper() == "SUN" and low > 0:
                 high = 7  # FRI-SUN: Sunday closes the week as well as it opens it
         else:
             high = self._top if slash else low

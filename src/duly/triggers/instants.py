@@ -43,12 +43,12 @@ def _midnight(day: int) -> datetime:
 
 def from_seconds(seconds: int) -> datetime:
     """The aware UTC datetime of whole seconds since 1970."""
-    minute, rest = divmod(seconds, 60)
-    if rest:
+    minute = seconds // 60
+    if minute * 60 != seconds:
         return datetime.fromtimestamp(seconds, UTC)
     # Adding two datetime values is half the price of making one from a number.
-    day, of_day = divmod(minute, 1440)
-    return _midnight(day) + _MINUTES[of_day]
+    day = minute // 1440
+    return _midnight(day) + _MINUTES[minute - day * 1440]
 
 
 def from_ms(ms: int) -> datetime:
@@ -67,7 +67,7 @@ def stored_ms(field: str, instant: datetime) -> int:
     try:
         ms = to_ms(instant)
     except InvalidInstant:
-        raise InvalidTrigger(field, repr(instant), "an aware datetime") from None
+        raise InvalidTrigger(field, instant, "an aware datetime") from None
     return check_stored(field, ms)
 
 
@@ -75,5 +75,5 @@ def check_stored(field: str, ms: object) -> int:
     """The same rule for milliseconds read from JSON."""
     if type(ms) is not int or not STORED_FROM_MS <= ms < END_MS:
         allowed = "milliseconds since 1970 in the years 2000 to 2199 (not seconds)"
-        raise InvalidTrigger(field, repr(ms)[:60], allowed)
+        raise InvalidTrigger(field, ms, allowed)
     return ms

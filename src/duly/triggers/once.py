@@ -18,6 +18,7 @@ class Once(Trigger):
     at_ms: int
     limits: Limits = NO_LIMITS
     core = None
+    shared = None
 
     def __post_init__(self) -> None:
         check_stored("at", self.at_ms)

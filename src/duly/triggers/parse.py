@@ -43,14 +43,14 @@ def _parse(obj: object) -> AnyTrigger:
     parsed = _loads(obj) if isinstance(obj, str) else obj
     if not isinstance(parsed, Mapping):
         allowed = "a JSON object with a kind, or a cron expression"
-        raise InvalidTrigger("trigger", repr(obj)[:60], allowed)
+        raise InvalidTrigger("trigger", obj, allowed)
     parts = _Parts(dict(parsed))
     version = parts.take("v", JSON_VERSION)
     kind = parts.take("kind")
     if version != JSON_VERSION or isinstance(version, bool):
-        raise UnknownTrigger("v", str(version)[:60], f"{JSON_VERSION} in this release")
+        raise UnknownTrigger("v", version, f"{JSON_VERSION} in this release")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise UnknownTrigger("kind", str(kind)[:60], ", ".join(_KINDS))
+        raise UnknownTrigger("kind", kind, ", ".join(_KINDS))
     trigger = _KINDS[kind](parts)
     parts.refuse_rest(kind)
     return trigger
@@ -58,7 +58,7 @@ def _parse(obj: object) -> AnyTrigger:
 
 def _loads(text: str) -> object:
     if len(text) > MAX_TEXT:
-        raise InvalidTrigger("trigger", f"{text[:40]}...", f"at most {MAX_TEXT} characters")
+        raise InvalidTrigger("trigger", text, f"at most {MAX_TEXT} characters")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -70,7 +70,7 @@ def _loads(text: str) -> object:
             position=error.pos,
         ) from None
     except (ValueError, RecursionError):
-        raise InvalidTrigger("trigger", f"{text[:40]}...", "JSON of sane depth and size") from None
+        raise InvalidTrigger("trigger", text, "JSON of sane depth and size") from None
 
 
 @dataclass(slots=True)
@@ -90,12 +90,12 @@ class _Parts:
         if text is None:
             return None if ms is None else check_stored(name, ms)
         if ms is not None:
-            raise InvalidTrigger(name, str(text)[:60], f"{name} or {name}_ms, not both")
+            raise InvalidTrigger(name, text, f"{name} or {name}_ms, not both")
         try:
             return stored_ms(name, datetime.fromisoformat(text))
         except (TypeError, ValueError):
             allowed = "ISO-8601 with an offset, such as 2026-12-24T18:00:00+01:00"
-            raise InvalidTrigger(name, str(text)[:60], allowed) from None
+            raise InvalidTrigger(name, text, allowed) from None
 
     def limits(self) -> Limits:
         start, end = self.instant("start_at"), self.instant("end_at")
@@ -103,7 +103,7 @@ class _Parts:
         if spread is not None:
             if spread_ms is not None:
                 allowed = "spread or spread_ms, not both"
-                raise InvalidTrigger("spread", str(spread)[:60], allowed)
+                raise InvalidTrigger("spread", spread, allowed)
             spread_ms = spread_to_ms(spread)
         limits = Limits(start, end, 0 if spread_ms is None else spread_ms, self.take("seed"))
         return NO_LIMITS if limits == NO_LIMITS else limits
@@ -116,7 +116,7 @@ class _Parts:
     def refuse_rest(self, kind: str) -> None:
         for name in self.left:
             allowed = f"of {kind}: {', '.join(sorted(set(self.taken)))}"
-            raise InvalidTrigger("field", str(name)[:60], allowed)
+            raise InvalidTrigger("field", name, allowed)
 
 
 def _cron(parts: _Parts) -> Cron:
@@ -133,7 +133,7 @@ def _every(parts: _Parts) -> Every:
     named = {name: amount for name, amount in units.items() if amount is not None}
     interval = parts.take("interval_ms")
     if named and interval is not None:
-        raise InvalidTrigger("interval", str(interval)[:60], "interval_ms or units, not both")
+        raise InvalidTrigger("interval", interval, "interval_ms or units, not both")
     return Every(interval_ms(named) if named else interval, parts.limits())
 
 

@@ -7,7 +7,6 @@ frozen, hashable, equal by content, without memory. Run time = nominal time + of
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -49,9 +48,9 @@ class Limits:
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
             raise InvalidTrigger("end_at", str(from_ms(self.end_ms)), "no time before start_at")
         if type(self.spread_ms) is not int or not 0 <= self.spread_ms <= MAX_SPREAD_MS:
-            raise InvalidTrigger("spread", str(self.spread_ms)[:60], "0 seconds to 1 day")
+            raise InvalidTrigger("spread", self.spread_ms, "0 seconds to 1 day")
         if self.seed is not None and not _is_seed(self.seed):
-            raise InvalidTrigger("seed", str(self.seed)[:60], "16 hexadecimal digits from bind()")
+            raise InvalidTrigger("seed", self.seed, "16 hexadecimal digits from bind()")
 
     @classmethod
     def of(
@@ -94,7 +93,9 @@ class Trigger:
     __slots__ = ()
     limits: Limits
     core: WallCore | None
-    """The shared wall-clock rule, for those that have one; None also while H is unbound."""
+    """The wall-clock rule, for those that have one; None also while H is unbound."""
+    shared: WallCore | None
+    """The same where it decides alone: None also where start_at or end_at have a say."""
 
     def next_after(self, instant: datetime) -> datetime | None:
         """First nominal time strictly after an aware instant, in UTC; None when there is none."""
@@ -128,7 +129,7 @@ class Trigger:
         anchor of an interval that has none.
         """
         if not isinstance(key, str):
-            raise InvalidTrigger("key", repr(key)[:60], "the schedule's key as text")
+            raise InvalidTrigger("key", key, "the schedule's key as text")
         limits = self.limits
         if self._needs_seed and limits.seed is None:
             seed = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -205,10 +206,16 @@ class WallTrigger(Trigger):
     __slots__ = ()
     wall: Wall
 
+    def _set_core(self, core: WallCore | None) -> None:
+        """Finish the construction of a frozen value."""
+        is_bounded = self.limits.start_ms is not None or self.limits.end_ms is not None
+        object.__setattr__(self, "core", core)
+        object.__setattr__(self, "shared", None if is_bounded else core)
+
     def next_after(self, instant: datetime) -> datetime | None:
         """First nominal time strictly after an aware instant, in UTC; None when there is none."""
-        core = self.core
-        if core is None or self.limits is not NO_LIMITS:
+        core = self.shared
+        if core is None:
             return super().next_after(instant)
         # The common case in whole seconds: the detour through milliseconds would cost a third.
         try:
@@ -247,7 +254,7 @@ def spread_to_ms(spread: timedelta | float | None) -> int:
         return 0
     seconds = spread.total_seconds() if isinstance(spread, timedelta) else spread
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidTrigger("spread", repr(spread)[:60], "a timedelta or a number of seconds")
-    if not math.isfinite(seconds) or abs(seconds) > MAX_SPREAD_MS:
-        raise InvalidTrigger("spread", str(spread)[:60], "0 seconds to 1 day")
+        raise InvalidTrigger("spread", spread, "a timedelta or a number of seconds")
+    if not abs(seconds) <= MAX_SPREAD_MS:  # neither NaN nor infinity passes
+        raise InvalidTrigger("spread", spread, "0 seconds to 1 day")
     return round(seconds * 1000)

@@ -30,6 +30,7 @@ class Weekly(WallTrigger):
     wall: Wall = Wall()
     limits: Limits = NO_LIMITS
     core: WallCore | None = field(init=False, compare=False, repr=False)
+    shared: WallCore | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         minutes = (
@@ -37,7 +38,7 @@ class Weekly(WallTrigger):
             for day, times in enumerate(self.times)
             for time in times
         )
-        object.__setattr__(self, "core", weekly_core(tuple(sorted(minutes)), self.wall))
+        self._set_core(weekly_core(tuple(sorted(minutes)), self.wall))
 
     @property
     def words(self) -> str:
@@ -68,10 +69,10 @@ def weekly(
 def table(days: object) -> tuple[tuple[str, ...], ...]:
     """Seven checked tuples of times from what a person or a program wrote."""
     if not isinstance(days, Mapping):
-        raise InvalidTrigger("days", repr(days)[:60], "a table such as {'mon': '09:00'}")
+        raise InvalidTrigger("days", days, "a table such as {'mon': '09:00'}")
     for day in days:
         if day not in DAYS:
-            raise InvalidTrigger("days", str(day)[:60], ", ".join(DAYS))
+            raise InvalidTrigger("days", day, ", ".join(DAYS))
     return tuple(_times(day, days.get(day)) for day in DAYS)
 
 
@@ -80,7 +81,7 @@ def _times(day: str, value: object) -> tuple[str, ...]:
         return ()
     times = [value] if isinstance(value, str) else value
     if not isinstance(times, Sequence) or len(times) > 1440:
-        raise InvalidTrigger(day, repr(value)[:60], "HH:MM, a list of HH:MM, or null for off")
+        raise InvalidTrigger(day, value, "HH:MM, a list of HH:MM, or null for off")
     for time in times:
         if not isinstance(time, str) or not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", time):
             text = time if isinstance(time, str) else repr(time)

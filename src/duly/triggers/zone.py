@@ -122,14 +122,17 @@ def zone(name: str) -> Zone:
     try:
         return Zone(name, ZoneInfo(name))
     except (KeyError, ValueError, OSError):
-        close = get_close_matches(name, _names(), n=3, cutoff=0.6)
+        names = _names()
+        found = get_close_matches(name.lower(), list(names), n=3, cutoff=0.6)
+        close = [names[each] for each in found]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise InvalidTrigger("tz", name, f"an IANA zone name such as Europe/Berlin{hint}") from None
 
 
 @lru_cache(maxsize=1)
-def _names() -> list[str]:
-    return sorted(available_timezones())
+def _names() -> dict[str, str]:
+    """Known names by their lower-case form: wrong case is the most common mistake."""
+    return {name.lower(): name for name in sorted(available_timezones())}
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,49 @@
+"""Settings: defaults, the environment, and values that are refused by name."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from duly import InvalidInput, Settings
+
+
+def test_defaults() -> None:
+    assert Settings() == Settings(zones="any")
+    assert Settings.from_environment({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("value", "zones"), [("any", "any"), ("utc", "utc"), ("UTC", "utc"), ("Any", "any")]
+)
+def test_zones_from_the_environment(value: str, zones: str) -> None:
+    assert Settings.from_environment({"DULY_ZONES": value}).zones == zones
+
+
+def test_the_real_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DULY_ZONES", "utc")
+    assert Settings.from_environment().zones == "utc"
+    monkeypatch.delenv("DULY_ZONES")
+    assert Settings.from_environment().zones == "any"
+
+
+@pytest.mark.parametrize("value", ["", "all", "Europe/Berlin", "utc "])
+def test_a_bad_value_is_refused_by_name(value: str) -> None:
+    with pytest.raises(InvalidInput, match=r"DULY_ZONES.*allowed: any or utc") as caught:
+        Settings.from_environment({"DULY_ZONES": value})
+    assert repr(value.lower()) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, "UTC", 1])
+def test_a_bad_argument_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="DULY_ZONES"):
+        Settings(zones=value)
+
+
+def test_other_variables_are_not_read() -> None:
+    assert Settings.from_environment({"ZONES": "utc", "TZ": "Asia/Tokyo"}) == Settings()
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().zones = "utc"  # type: ignore[misc]
