@@ -46,8 +46,8 @@ TEXT_CHECKS: list[FileCheck] = [
 
 
 @cache
-def repository() -> tuple[File, ...]:
-    """Every text file that is, or could be, committed."""
+def tracked() -> tuple[str, ...]:
+    """Every file that is, or could be, committed."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],  # noqa: S607
         cwd=ROOT,
@@ -55,8 +55,14 @@ def repository() -> tuple[File, ...]:
         check=True,
         text=True,
     )
+    return tuple(sorted(set(listing.stdout.split("\0")) - {""}))
+
+
+@cache
+def repository() -> tuple[File, ...]:
+    """Every text file among them."""
     files = []
-    for name in sorted(set(listing.stdout.split("\0")) - {""}):
+    for name in tracked():
         content = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"\0"
         if b"\0" not in content:
             files.append(File(PurePosixPath(name), content.decode()))
@@ -117,7 +123,7 @@ def test_decisions() -> None:
 
 def test_links() -> None:
     texts = {file.path: file.text for file in documents()}
-    names = {str(file.path) for file in repository()}
+    names = {name for name in tracked() if (ROOT / name).is_file()}
     assert_tidy(c for file in documents() for c in prose.links(file, texts, names))
 
 

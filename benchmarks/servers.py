@@ -1,0 +1,137 @@
+"""Where databases are measured: a PostgreSQL cluster and a folder, on a real disk, gone afterwards.
+
+Unlike the cluster of the tests, this one does every disk write that a production server does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from tests.servers import PostgresServer
+
+START_ATTEMPTS = 5
+OPTIONS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    # Benchmarks vacuum between what they time, so that it never happens inside.
+    "autovacuum": "off",
+}
+IN_MEMORY = {"tmpfs", "ramfs"}
+
+
+class NoServer(Exception):
+    """PostgreSQL did not start."""
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is removed afterwards; in memory only where the machine has nothing else."""
+    usual = Path(tempfile.gettempdir())
+    homes = [usual, Path("/var/tmp"), Path(__file__).parent]  # noqa: S108
+    on_disk = (
+        home
+        for home in homes
+        if home.is_dir() and os.access(home, os.W_OK) and filesystem(home) not in IN_MEMORY
+    )
+    folder = Path(tempfile.mkdtemp(prefix="duly-bench-", dir=next(on_disk, usual)))
+    # PostgreSQL may run as somebody else, who has to reach its own folder in here.
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of filesystem that a folder is on."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.exists():
+        return "unknown"
+    found = "unknown"
+    longest = 0
+    for line in mounts.read_text().splitlines():
+        _, point, kind, *_ = line.split(" ")
+        if folder.resolve().is_relative_to(point) and len(point) >= longest:
+            found, longest = kind, len(point)
+    return found
+
+
+def fsync_ms(folder: Path, count: int = 50) -> float:
+    """What it costs to bring one page to the disk: the floor under every commit."""
+    page, times = bytes(8192), []
+    with (folder / "fsync").open("wb", buffering=0) as file:
+        for _ in range(count):
+            started = perf_counter()
+            file.write(page)
+            os.fsync(file.fileno())
+            times.append((perf_counter() - started) * 1000)
+    return median(times)
+
+
+@contextlib.contextmanager
+def durable_server(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
+    """Run a cluster in a folder until the end of the block."""
+    cluster = folder / "cluster"
+    cluster.mkdir()
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("nobody")
+        os.chown(cluster, owner.pw_uid, owner.pw_gid)
+    _run(
+        cluster,
+        [binaries / "initdb", "--no-sync", "--no-instructions", "-D", cluster / "data"],
+        ["--username=duly", "--auth=trust", "--encoding=UTF8", "--locale=C"],
+    )
+    try:
+        yield PostgresServer(_start(cluster, binaries))
+    finally:
+        _run(cluster, [binaries / "pg_ctl", "-D", cluster / "data", "-m", "immediate", "stop"])
+
+
+def _start(cluster: Path, binaries: Path) -> str:
+    options = " ".join(f"-c {name}='{value}'" for name, value in OPTIONS.items())
+    for _ in range(START_ATTEMPTS):
+        # Another process may take the port before the server does.
+        port = _free_port()
+        started = _run(
+            cluster,
+            [binaries / "pg_ctl", "-w", "-D", cluster / "data", "-l", cluster / "log", "start"],
+            ["-o", f"-p {port} {options}"],
+        )
+        if started:
+            return f"postgresql://duly@127.0.0.1:{port}/postgres"
+    raise NoServer((cluster / "log").read_text())
+
+
+def _run(cluster: Path, command: list[str | Path], words: list[str] | None = None) -> bool:
+    """Run one of PostgreSQL's commands, which root may not; gives whether it succeeded."""
+    as_owner: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        as_owner = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+    done = subprocess.run(
+        [*command, *(words or [])],
+        cwd=cluster,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        **as_owner,
+    )
+    return done.returncode == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
