@@ -14,7 +14,12 @@ from duly.errors import (
     NotFound,
     UnknownTrigger,
 )
+from duly.outcomes import RetryPolicy
+from duly.resources import ResourceCollection, ScheduleCollection
+from duly.schedules import Misfire, Policies
+from duly.scopes import SYSTEM, Scope, user, workspace
 from duly.settings import Settings
+from duly.stores import open_store
 from duly.triggers import (
     Cron,
     Every,
@@ -43,8 +48,15 @@ __all__ = [
     "InvalidInput",
     "InvalidInstant",
     "InvalidTrigger",
+    "Misfire",
     "NotFound",
     "Once",
+    "Policies",
+    "ResourceCollection",
+    "RetryPolicy",
+    "SYSTEM",
+    "ScheduleCollection",
+    "Scope",
     "Settings",
     "SystemClock",
     "Trigger",
@@ -54,6 +66,9 @@ __all__ = [
     "every",
     "next_after_many",
     "once",
+    "open_store",
     "parse_trigger",
+    "user",
     "weekly",
+    "workspace",
 ]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +18,7 @@ from duly.errors import InvalidInput, InvalidTrigger
 from duly.schedules import HandOver, Policies, Schedule, ScheduleId
 from duly.triggers import Trigger, next_after_many, parse_trigger
 from duly.triggers.instants import END_MS, STORED_FROM_MS
-from duly.triggers.trigger import JSON_VERSION
+from duly.triggers.trigger import JSON_VERSION, MAX_SPREAD_MS
 
 TRIGGER_VERSION = JSON_VERSION
 """The newest trigger version this release can evaluate; newer rows are left to newer nodes."""
@@ -46,16 +47,34 @@ class IndexRow:
     version: int = 1
 
     def __post_init__(self) -> None:
-        for what, ms in (("nominal_ms", self.nominal_ms), ("run_at_ms", self.run_at_ms)):
-            if not STORED_FROM_MS <= ms < END_MS + 86_400_000:
+        # A nominal time at the end of time or later could not be asked about: one such row would
+        # spoil the whole batch it is claimed with.
+        for what, ms, end_ms in (
+            ("nominal_ms", self.nominal_ms, END_MS),
+            ("run_at_ms", self.run_at_ms, END_MS + MAX_SPREAD_MS),
+        ):
+            if type(ms) is not int or not STORED_FROM_MS <= ms < end_ms:
                 raise InvalidInput(
-                    f"{what} of {self.flow}/{self.scope}/{self.name} is {ms}; allowed: "
+                    f"{what} of {self.flow}/{self.scope}/{self.name} is {ms!r}; allowed: "
                     "milliseconds since 1970 in the years 2000 to 2199 (not seconds)"
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Due(NamedTuple):
+    """What an advance needs of a row. These three are tuples because a claim makes thousands."""
+
+    schedule_id: ScheduleId
+    flow: str
+    scope: str
+    name: str
+    trigger: str
+    nominal_ms: int
+    run_at_ms: int
+    runs_left: int | None
+    version: int
+
+
+class Claimed(NamedTuple):
     """One occurrence that a claim took: what fired, and how many times passed unclaimed since."""
 
     schedule_id: ScheduleId
@@ -69,8 +88,7 @@ class Claimed:
     """The row's version before the advance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """Where one row goes: a next time, or none (finished), or quarantine."""
 
     schedule_id: ScheduleId
@@ -114,9 +132,21 @@ def trigger_text(trigger: Trigger) -> str:
     return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
 
 
+@lru_cache(maxsize=1_024)
 def policies_text(policies: Policies) -> str:
-    """Policies as compact JSON without defaults."""
-    return msgspec.json.encode(policies, order="deterministic").decode()
+    """Policies as compact JSON without defaults, the same text for equal policies."""
+    return msgspec.json.encode(_differing(policies), order="deterministic").decode()
+
+
+def _differing(value: msgspec.Struct) -> dict[str, object]:
+    """The fields that are not at their defaults; omit_defaults compares identities only."""
+    usual = type(value)()
+    found = {name: getattr(value, name) for name in value.__struct_fields__}
+    return {
+        name: _differing(each) if isinstance(each, msgspec.Struct) else each
+        for name, each in found.items()
+        if each != getattr(usual, name)
+    }
 
 
 @lru_cache(maxsize=65_536)
@@ -125,7 +155,7 @@ def trigger_of(text: str) -> Trigger:
     return parse_trigger(text)
 
 
-def advance(rows: Sequence[IndexRow], now_ms: int) -> list[Advance]:
+def advance(rows: Sequence[IndexRow | Due], now_ms: int) -> list[Advance]:
     """Move due rows past an instant. A row that cannot be evaluated is quarantined, alone."""
     triggers = [_evaluable(row.trigger) for row in rows]
     good = [
@@ -152,7 +182,9 @@ def _evaluable(text: str) -> Trigger | str:
     return trigger if trigger.is_bound else "the trigger is not bound to its schedule"
 
 
-def _advance_one(row: IndexRow, trigger: Trigger, nominal: int | None, now_ms: int) -> Advance:
+def _advance_one(
+    row: IndexRow | Due, trigger: Trigger, nominal: int | None, now_ms: int
+) -> Advance:
     """Past the row's own time and past now, counting what lies between."""
     offset_ms = row.run_at_ms - row.nominal_ms
     missed = 0
@@ -163,6 +195,6 @@ def _advance_one(row: IndexRow, trigger: Trigger, nominal: int | None, now_ms: i
             break
         nominal = trigger.next_after_ms(nominal)
     runs_left = None if row.runs_left is None else row.runs_left - 1
-    if nominal is None or runs_left == 0:
+    if nominal is None or (runs_left is not None and runs_left <= 0):
         return Advance(row.schedule_id, None, None, runs_left, missed)
     return Advance(row.schedule_id, nominal, nominal + offset_ms, runs_left, missed)

@@ -5,8 +5,9 @@ For now the retry policy alone, which schedules already carry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+import msgspec
 
 from duly.errors import InvalidInput
 
@@ -15,8 +16,7 @@ MAX_ATTEMPTS = 1_000
 MAX_DELAY_MS = 30 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How often and how soon a failed attempt is tried again."""
 
     attempts: int = 5
@@ -28,8 +28,11 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.backoff not in get_args(Backoff):
             raise InvalidInput(f"backoff {self.backoff!r}; allowed: {', '.join(get_args(Backoff))}")
-        if not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise InvalidInput(f"attempts is {self.attempts}; allowed: 1 to {MAX_ATTEMPTS}")
+        if type(self.attempts) is not int or not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise InvalidInput(f"attempts is {self.attempts!r}; allowed: 1 to {MAX_ATTEMPTS}")
+        for delay in (self.first_delay_ms, self.longest_delay_ms):
+            if type(delay) is not int:
+                raise InvalidInput(f"a delay is {delay!r}; allowed: whole milliseconds")
         if not 0 <= self.first_delay_ms <= self.longest_delay_ms <= MAX_DELAY_MS:
             raise InvalidInput(
                 f"delays of {self.first_delay_ms} to {self.longest_delay_ms} ms; allowed: from 0 "

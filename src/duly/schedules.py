@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NewType
+from typing import Any, Literal, NewType, get_args
 
 import msgspec
 
@@ -33,8 +33,18 @@ MAX_DURATION_MS = 366 * 86_400_000
 
 
 def _between(what: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidInput(f"{what} is {value}; allowed: {low} to {high}")
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidInput(f"{what} is {value!r}; allowed: {low} to {high}")
+
+
+def _one_of(what: str, value: str, allowed: object) -> None:
+    if value not in get_args(allowed):
+        raise InvalidInput(f"{what} is {value!r}; allowed: {', '.join(get_args(allowed))}")
+
+
+def _is_a(what: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} is {value!r}; it must be {kind.__name__}")
 
 
 class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,6 +59,7 @@ class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """catch_up: how many start in a minute."""
 
     def __post_init__(self) -> None:
+        _one_of("misfire.kind", self.kind, MisfireKind)
         _between("misfire.limit", self.limit, 1, 10_000)
         _between("misfire.max_age_ms", self.max_age_ms, 1_000, MAX_DURATION_MS)
         _between("misfire.per_minute", self.per_minute, 1, 60_000)
@@ -67,6 +78,10 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     pause_after_failures: int | None = None
 
     def __post_init__(self) -> None:
+        _is_a("misfire", self.misfire, Misfire)
+        _is_a("retry", self.retry, RetryPolicy)
+        _one_of("overlap", self.overlap, Overlap)
+        _one_of("delivery", self.delivery, Delivery)
         _between("grace_ms", self.grace_ms, 0, MAX_DURATION_MS)
         _between("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         _between("timeout_ms", self.timeout_ms, 1, MAX_DURATION_MS)
@@ -93,20 +108,30 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     def __post_init__(self) -> None:
         check_name("action", self.action)
+        _is_a("trigger", self.trigger, Trigger)
+        _is_a("enabled", self.enabled, bool)
+        _is_a("policies", self.policies, Policies)
+        _one_of("hand_over", self.hand_over, HandOver)
         for what, text in (("description", self.description), ("note", self.note)):
+            _is_a(what, text, str)
             if len(text) > MAX_WORDS:
                 raise InvalidInput(f"{what} has {len(text)} characters; allowed: {MAX_WORDS}")
         if self.max_runs is not None:
             _between("max_runs", self.max_runs, 1, 1_000_000_000)
         if self.interval_bounds_ms is not None:
             shortest, longest = self.interval_bounds_ms
+            _between("interval_bounds_ms[1]", longest, 1_000, MAX_DURATION_MS)
             _between("interval_bounds_ms[0]", shortest, 1_000, longest)
         if self.v != DEFINITION_VERSION:
             raise InvalidInput(f"definition version {self.v}; this release: {DEFINITION_VERSION}")
 
     def to_json(self) -> str:
         """The stored form."""
-        return _ENCODER.encode(self).decode()
+        # The encoder would take the trigger apart as a dataclass: hand it the trigger's own form.
+        named = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
+        shown = {name: getattr(self, name) for name, unset in named if getattr(self, name) != unset}
+        whole = {"trigger": self.trigger.to_json(), "action": self.action, **shown}
+        return msgspec.json.encode(whole, order="deterministic").decode()
 
     @classmethod
     def parse(cls, stored: str | bytes | Mapping[str, Any]) -> Definition:
@@ -116,9 +141,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
                 return _DECODER.decode(stored)
             return msgspec.convert(stored, cls, dec_hook=_decode_trigger)
         except msgspec.ValidationError as error:
-            cause = error.__cause__
-            raise cause if isinstance(cause, InvalidInput) else InvalidInput(str(error)) from None
-        except msgspec.DecodeError as error:
+            raise InvalidInput(f"not a definition: {error}") from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise InvalidInput(f"a definition must be JSON: {error}") from None
 
 
@@ -126,13 +150,6 @@ def _decode_trigger(_type: type, value: object) -> Trigger:
     return parse_trigger(value)
 
 
-def _encode_trigger(value: object) -> object:
-    if isinstance(value, Trigger):
-        return value.to_json()
-    raise NotImplementedError(type(value))
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_encode_trigger, order="deterministic")
 _DECODER = msgspec.json.Decoder(Definition, dec_hook=_decode_trigger)
 
 
@@ -199,7 +216,10 @@ def state_of(definition: Definition) -> ScheduleState:
 
 def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> None:
     """Refuse what the owner may not ask for. The trigger is bound."""
-    size = len(msgspec.json.encode(definition.input))
+    try:
+        size = len(msgspec.json.encode(definition.input))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"input cannot be written as JSON: {error}") from None
     if size > limits.input_bytes:
         raise InvalidInput(f"input has {size} bytes as JSON; allowed: {limits.input_bytes}")
     shortest = _shortest_gap_ms(definition.trigger, at_ms)
@@ -207,6 +227,12 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
         raise InvalidInput(
             f"{definition.trigger.words!r} fires every {shortest} ms; {scope.kind} schedules may "
             f"fire every {limits.shortest_interval_ms} ms at most"
+        )
+    bounds = definition.interval_bounds_ms
+    if scope.kind != "system" and bounds and bounds[0] < limits.shortest_interval_ms:
+        raise InvalidInput(
+            f"interval_bounds_ms begins at {bounds[0]} ms; {scope.kind} schedules may fire every "
+            f"{limits.shortest_interval_ms} ms at most"
         )
     if definition.hand_over == "http" and shortest < 60_000:
         raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")

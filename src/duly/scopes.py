@@ -6,6 +6,7 @@ dispatch URL, so that nothing can be stored that could never be dispatched.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -16,6 +17,7 @@ from duly.errors import InvalidInput
 ScopeKind = Literal["system", "workspace", "user"]
 MAX_NAME = 128
 MAX_DISPATCH_ID = 1024
+_FLOW = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +35,12 @@ class Scope:
                 raise InvalidInput(f"the system scope has no id, not even {self.id!r}")
             return
         check_name(f"{self.kind} id", self.id, most=MAX_DISPATCH_ID)
+        size = len(quote(self.owner, safe=""))
+        if size > MAX_DISPATCH_ID:
+            raise InvalidInput(
+                f"{self.kind} id {self.id[:40]!r}... has {size} characters when percent-encoded; "
+                f"allowed: {MAX_DISPATCH_ID}"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Scope:
@@ -88,3 +96,12 @@ def dispatch_id(scope: Scope, name: str) -> str:
             f"allowed are {MAX_DISPATCH_ID}"
         )
     return encoded
+
+
+def check_flow(flow: str) -> str:
+    """Refuse a flow name that is not lower-case letters, digits, `-` and `_`."""
+    if not _FLOW.fullmatch(flow):
+        raise InvalidInput(
+            f"flow {flow[:80]!r}; allowed: a-z, 0-9, - and _, at most 64, a letter or digit first"
+        )
+    return flow

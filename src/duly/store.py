@@ -150,6 +150,14 @@ class ReconcileReport:
     corrected: int = 0
     """Rows that said something else than their schedule."""
 
+    def __add__(self, other: ReconcileReport) -> ReconcileReport:
+        return ReconcileReport(
+            self.checked + other.checked,
+            self.added + other.added,
+            self.removed + other.removed,
+            self.corrected + other.corrected,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
@@ -207,9 +215,7 @@ class Store(ScheduleIndex, Protocol):
     async def get_document(self, collection: str, scope: str, name: str) -> Document | None:
         """Read one document."""
 
-    async def put_document(
-        self, write: DocumentWrite, transaction: Any = None
-    ) -> Written | Refused:
+    async def put_document(self, write: DocumentWrite) -> Written | Refused:
         """Store one document and its index entries, by compare-and-set on its version."""
 
     async def delete_document(

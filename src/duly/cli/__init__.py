@@ -7,6 +7,7 @@ import click
 
 from duly.cli.demo import demo
 from duly.cli.explain import explain
+from duly.cli.schema import schema
 
 __all__ = ["main"]
 
@@ -25,3 +26,4 @@ def main() -> None:
 
 main.add_command(explain)
 main.add_command(demo)
+main.add_command(schema)

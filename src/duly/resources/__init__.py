@@ -1,0 +1,23 @@
+"""Collections: scoped documents with a schema, and the schedules of a flow.
+
+Takes values and words of applications; gives what is stored, through the verbs of the store.
+"""
+
+from duly.resources.collection import ResourceCollection, ScopedCollection
+from duly.resources.requests import NewSchedule, ScheduleChanges, ScheduleOptions
+from duly.resources.resource import BeforeWrite, CollectionLimits, Hook, Resource
+from duly.resources.schedules import ScheduleCollection, ScopedSchedules
+
+__all__ = [
+    "BeforeWrite",
+    "CollectionLimits",
+    "Hook",
+    "NewSchedule",
+    "Resource",
+    "ResourceCollection",
+    "ScheduleChanges",
+    "ScheduleCollection",
+    "ScheduleOptions",
+    "ScopedCollection",
+    "ScopedSchedules",
+]

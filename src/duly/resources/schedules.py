@@ -1,0 +1,264 @@
+"""Schedule collections: schedules of one flow, kept with their index rows in one transaction.
+
+Takes what a user, an agent or a programmer asks for; gives stored schedules. What could never be
+dispatched, or is more than the owner may have, is refused when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, Literal, Unpack, cast
+
+import msgspec
+
+from duly.errors import Conflict, DulyError, InvalidInput
+from duly.ids import new_id
+from duly.resources.refusals import MAX_TRIES, check_page, contended, refusal
+from duly.resources.requests import (
+    Named,
+    NewSchedule,
+    ScheduleChanges,
+    ScheduleOptions,
+    TriggerWords,
+    asked,
+    known_words,
+)
+from duly.resources.schema import nearest, plain
+from duly.schedules import (
+    DEFAULT_LIMITS,
+    Definition,
+    Limits,
+    Schedule,
+    ScheduleId,
+)
+from duly.scopes import MAX_DISPATCH_ID, Scope, check_flow, check_name, dispatch_id
+from duly.store import (
+    ABSENT,
+    MAX_PAGE,
+    Refused,
+    ScheduleEvent,
+    ScheduleKey,
+    ScheduleWrite,
+    ScheduleWritten,
+    Store,
+)
+from duly.triggers import Explanation, Trigger, parse_trigger
+from duly.triggers.instants import from_ms
+
+Zones = Literal["any", "utc"]
+
+
+class ScheduleCollection:
+    """The schedules of one flow, each owned by a scope; of() gives the ones of a scope."""
+
+    def __init__(
+        self,
+        store: Store,
+        flow: str,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        actions: Collection[str] | None = None,
+        zones: Zones = "any",
+    ) -> None:
+        self.store = store
+        self.flow = check_flow(flow)
+        self.limits = limits
+        self.actions = None if actions is None else frozenset(actions)
+        self.zones: Zones = zones
+
+    def of(self, scope: Scope, *, by: str | None = None) -> ScopedSchedules:
+        """The schedules of one scope; `by` is who asks, for the events: else the scope itself."""
+        if not isinstance(scope, Scope):
+            raise InvalidInput(f"scope {scope!r}; pass SYSTEM, user(id) or workspace(id)")
+        if by is not None:
+            check_name("by", by, most=MAX_DISPATCH_ID)
+        return ScopedSchedules(self, scope, str(scope) if by is None else by)
+
+    def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
+        """A definition from what somebody asks for; what is not named is as it was."""
+        asked = dict(words)
+        if "trigger" in asked:
+            asked["trigger"] = self._trigger(asked["trigger"]).to_json()
+        if "action" in asked:
+            asked["action"] = self._action(asked["action"])
+        kept = {} if old is None else msgspec.json.decode(old.to_json())
+        return Definition.parse(kept | {name: plain(name, asked[name]) for name in asked})
+
+    def _trigger(self, words: TriggerWords) -> Trigger:
+        # Through JSON, so that a kind of trigger that could not be stored is refused here.
+        given = words.to_json() if isinstance(words, Trigger) else words
+        return parse_trigger(given, zones=self.zones)
+
+    def _action(self, action: str | Named) -> str:
+        name = action if isinstance(action, str) else getattr(action, "name", action)
+        if self.actions is not None and name not in self.actions:
+            hint = nearest(str(name), self.actions)
+            raise InvalidInput(f"flow {self.flow!r} has no action {name!r}; {hint}")
+        return cast(str, name)
+
+
+class ScopedSchedules:
+    """The schedules of one scope in one flow. Make one with ScheduleCollection.of()."""
+
+    def __init__(self, collection: ScheduleCollection, scope: Scope, by: str) -> None:
+        self.collection = collection
+        self.scope = scope
+        self.by = by
+
+    async def create(
+        self,
+        name: str,
+        trigger: TriggerWords,
+        *,
+        action: str | Named,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """A new schedule with its index row; Conflict where the name is taken or there are many."""
+        write = self._new(asked(name, trigger, action, options))
+        with self._naming(name):
+            (written,) = await self.collection.store.put_schedules([write])
+        return self._made(write, written)
+
+    def create_in(
+        self,
+        connection: Any,
+        name: str,
+        trigger: TriggerWords,
+        *,
+        action: str | Named,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """The same inside the caller's own transaction: it comes and goes with what is around it.
+
+        A plain call, since the connection must stay on the caller's thread. A refusal leaves the
+        transaction usable.
+        """
+        write = self._new(asked(name, trigger, action, options))
+        with self._naming(name):
+            (written,) = self.collection.store.put_schedules_in(connection, [write])
+        return self._made(write, written)
+
+    async def create_many(self, new: Sequence[NewSchedule]) -> list[Schedule | Conflict]:
+        """Many new schedules in one transaction, answered in order.
+
+        Where one is refused (its name is taken, the scope is full), its place holds the Conflict
+        and the others are made. InvalidInput in one of them refuses all.
+        """
+        if len(new) > MAX_PAGE:
+            raise InvalidInput(f"{len(new)} schedules at once; allowed: {MAX_PAGE}")
+        writes = [self._new(each) for each in new]
+        answers = await self.collection.store.put_schedules(writes)
+        return [
+            cast(Conflict, self._refusal(write.key.name, answer, ABSENT))
+            if isinstance(answer, Refused)
+            else answer.schedule
+            for write, answer in zip(writes, answers, strict=True)
+        ]
+
+    async def get(self, name: str) -> Schedule | None:
+        """One schedule, or None."""
+        return await self.collection.store.get_schedule(self._key(name))
+
+    async def update(
+        self, name: str, *, version: int | None = None, **changes: Unpack[ScheduleChanges]
+    ) -> Schedule:
+        """Change the fields that are named; with a version, only if it is still that one.
+
+        While trigger, enabled, hand_over and max_runs stay, the next time stays too.
+        """
+        words = known_words(changes, ScheduleChanges)
+        for _ in range(MAX_TRIES):
+            found = await self._found(name)
+            if version is not None and found.version != version:
+                raise self._refusal(name, Refused("stale", found.version), version)
+            with self._naming(name):
+                definition = self.collection.definition(words, found.definition)
+                write = self._write(name, definition, found.version)
+                (answer,) = await self.collection.store.put_schedules([write])
+            if isinstance(answer, ScheduleWritten):
+                return answer.schedule
+        raise contended(self._what(name))
+
+    async def pause(self, name: str, note: str = "") -> Schedule:
+        """Take a schedule out of the index until resume(); the note says why."""
+        return await self.update(name, enabled=False, note=note)
+
+    async def resume(self, name: str, note: str = "") -> Schedule:
+        """Put a paused schedule back: its next time is the first after now."""
+        return await self.update(name, enabled=True, note=note)
+
+    async def delete(self, name: str, *, version: int | None = None) -> bool:
+        """Remove a schedule and its index row; False where there is none."""
+        answer = await self.collection.store.delete_schedule(
+            self._key(name), expected_version=version, by=self.by
+        )
+        if isinstance(answer, Refused) and answer.reason != "absent":
+            raise self._refusal(name, answer, version)
+        return isinstance(answer, Schedule)
+
+    async def preview(self, name: str, n: int = 5) -> Explanation:
+        """The rule in words and its next n nominal times, paused or not."""
+        found = await self._found(name)
+        now = from_ms(await self.collection.store.now_ms())
+        return found.definition.trigger.explain(n, now)
+
+    async def events(self, name: str, *, limit: int = 100) -> list[ScheduleEvent]:
+        """What happened to a schedule since it was created, oldest first."""
+        found = await self._found(name)
+        return await self.collection.store.schedule_events(found.id, check_page(limit))
+
+    async def list(self, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
+        """One page by name, after a name; the next page is after the last name of this one."""
+        return await self.collection.store.list_schedules(
+            self.collection.flow, str(self.scope), after=after, limit=check_page(limit)
+        )
+
+    def _key(self, name: str) -> ScheduleKey:
+        dispatch_id(self.scope, name)
+        return ScheduleKey(self.collection.flow, str(self.scope), name)
+
+    def _new(self, new: NewSchedule) -> ScheduleWrite:
+        words = {each.name: getattr(new, each.name) for each in fields(NewSchedule)}
+        name = words.pop("name")
+        with self._naming(name):
+            return self._write(name, self.collection.definition(words), ABSENT)
+
+    def _write(self, name: str, definition: Definition, expected: int) -> ScheduleWrite:
+        return ScheduleWrite(
+            key=self._key(name),
+            id=ScheduleId(new_id("sch_")),
+            definition=definition,
+            limits=self.collection.limits,
+            expected_version=expected,
+            by=self.by,
+        )
+
+    async def _found(self, name: str) -> Schedule:
+        found = await self.get(name)
+        if found is None:
+            raise self._refusal(name, Refused("absent", 0), None)
+        return found
+
+    def _made(self, write: ScheduleWrite, answer: ScheduleWritten | Refused) -> Schedule:
+        if isinstance(answer, Refused):
+            raise self._refusal(write.key.name, answer, ABSENT)
+        return answer.schedule
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        """Let a refusal of somebody's words say which schedule they were about."""
+        try:
+            yield
+        except InvalidInput as error:
+            error.add_note(f"in {self._what(name)}")
+            raise
+
+    def _what(self, name: str) -> str:
+        return f"schedule {name!r} of {self.scope} in flow {self.collection.flow!r}"
+
+    def _refusal(self, name: str, refused: Refused, expected: int | None) -> DulyError:
+        most = self.collection.limits.schedules
+        full = f"{self.scope} has {refused.version} schedules and may have {most}; delete one first"
+        return refusal(self._what(name), refused, expected=expected, full=full)

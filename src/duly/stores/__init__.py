@@ -1,0 +1,25 @@
+"""The stores: memory (the oracle) and the relational ones, opened by URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duly.clock import Clock
+from duly.store import Store
+from duly.stores.memory import MemoryStore
+
+__all__ = ["MemoryStore", "open_store"]
+
+
+def open_store(url: str, *, clock: Clock | None = None, **options: Any) -> Store:
+    """Open `memory:`, `sqlite:///file.db` or `postgresql://…`, and reach it before returning.
+
+    Options are the fields of duly.stores.sql.options.SqlOptions, such as namespace= and
+    skip_schema_init=. A clock is for tests: without one the database's own decides.
+    """
+    if url == "memory:":
+        return MemoryStore(clock)
+    # SQLAlchemy takes most of a second to import: only those who need it wait for it.
+    from duly.stores.sql.opening import open_sql_store
+
+    return open_sql_store(url, clock, **options)

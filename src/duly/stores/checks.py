@@ -1,0 +1,35 @@
+"""What every store refuses before it touches a row, in the same words."""
+
+from __future__ import annotations
+
+from duly.errors import InvalidInput
+from duly.store import MAX_CLAIM, MAX_PAGE
+from duly.triggers.instants import END_MS, STORED_FROM_MS
+
+SCHEDULES = "schedules"
+"""The collection that schedules are documents of."""
+MAX_CLAIM_ID = 128
+
+
+def check_limit(limit: int, most: int = MAX_PAGE) -> None:
+    """Refuse a page of nothing, or a page without end."""
+    if not 1 <= limit <= most:
+        raise InvalidInput(f"limit is {limit}; allowed: 1 to {most}")
+
+
+def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
+    """Refuse a claim that could never be right."""
+    check_limit(limit, MAX_CLAIM)
+    if now_ms is not None and not STORED_FROM_MS <= now_ms < END_MS:
+        raise InvalidInput(
+            f"now_ms is {now_ms}; allowed: milliseconds since 1970 in the years 2000 to 2199 "
+            "(not seconds)"
+        )
+    if claim_id is not None and not 1 <= len(claim_id) <= MAX_CLAIM_ID:
+        raise InvalidInput(f"claim_id has {len(claim_id)} characters; allowed: 1 to {MAX_CLAIM_ID}")
+
+
+def refuse_schedules(collection: str) -> None:
+    """A schedule written as a plain document would lose its row and its events."""
+    if collection == SCHEDULES:
+        raise InvalidInput("schedules are written with put_schedules() and delete_schedule()")

@@ -1,0 +1,187 @@
+"""The memory store: the reference that the others are compared with.
+
+Every verb is a plain function of the tables, run under one lock and undone when it raises. It
+holds what one process needs while it lives, and is as slow as it is obvious.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from duly.clock import Clock, SystemClock
+from duly.errors import InvalidInput
+from duly.occurrences import Claimed, IndexRow
+from duly.schedules import Schedule, ScheduleId
+from duly.store import (
+    CLAIM_LIMIT,
+    Capabilities,
+    Document,
+    DocumentWrite,
+    IndexHealth,
+    Quarantined,
+    ReconcileReport,
+    Refused,
+    ScheduleEvent,
+    ScheduleKey,
+    ScheduleWrite,
+    ScheduleWritten,
+    Written,
+)
+from duly.stores.memory import documents, index, schedules, upkeep
+from duly.stores.memory.tables import Tables
+from duly.triggers.instants import to_ms
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Everything in dictionaries, gone when the process ends."""
+
+    capabilities = Capabilities(joins_transaction=False, many_processes=False, has_clock=False)
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._tables = Tables()
+        self._lock = Lock()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Tables, int]]:
+        """The tables and the time, for one verb alone; undone when it raises."""
+        with self._lock:
+            before = self._tables.copy()
+            try:
+                yield self._tables, to_ms(self._clock.now())
+            except BaseException:
+                self._tables = before
+                raise
+
+    async def now_ms(self) -> int:
+        """The clock that decides: the host's, or the injected one."""
+        return to_ms(self._clock.now())
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def get_document(self, collection: str, scope: str, name: str) -> Document | None:
+        """Read one document."""
+        with self._transaction() as (tables, _):
+            return documents.get(tables, (collection, scope, name))
+
+    async def put_document(self, write: DocumentWrite) -> Written | Refused:
+        """Store one document and its index entries, by compare-and-set on its version."""
+        with self._transaction() as (tables, now_ms):
+            return documents.put(tables, now_ms, write)
+
+    async def delete_document(
+        self, collection: str, scope: str, name: str, expected_version: int | None = None
+    ) -> Document | Refused:
+        """Remove one document and its index entries; gives what was removed."""
+        with self._transaction() as (tables, _):
+            return documents.delete(tables, (collection, scope, name), expected_version)
+
+    async def list_documents(
+        self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> list[Document]:
+        """One page of a scope's documents by name, after a name."""
+        with self._transaction() as (tables, _):
+            return documents.page(tables, collection, scope, prefix, after, limit)
+
+    async def count_documents(self, collection: str, scope: str) -> int:
+        """How many documents a scope holds."""
+        with self._transaction() as (tables, _):
+            return documents.count(tables, collection, scope)
+
+    async def find_documents(
+        self, collection: str, attribute: str, value: str, limit: int = 100
+    ) -> list[Document]:
+        """Documents of any scope by an indexed attribute."""
+        with self._transaction() as (tables, _):
+            return documents.find(tables, collection, attribute, value, limit)
+
+    async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
+        """Read one schedule."""
+        with self._transaction() as (tables, _):
+            return schedules.get(tables, key)
+
+    async def list_schedules(
+        self, flow: str, scope: str, *, after: str = "", limit: int = 100
+    ) -> list[Schedule]:
+        """One page of a scope's schedules by name, after a name."""
+        with self._transaction() as (tables, _):
+            return schedules.list_page(tables, flow, scope, after, limit)
+
+    async def put_schedules(
+        self, writes: Sequence[ScheduleWrite]
+    ) -> list[ScheduleWritten | Refused]:
+        """Store definitions with their index rows and events, in one transaction."""
+        with self._transaction() as (tables, now_ms):
+            return [schedules.put(tables, now_ms, write) for write in writes]
+
+    def put_schedules_in(
+        self,
+        transaction: Any,  # noqa: ARG002
+        writes: Sequence[ScheduleWrite],  # noqa: ARG002
+    ) -> list[ScheduleWritten | Refused]:
+        """Refused: there is no transaction to join."""
+        raise InvalidInput("the memory store has no transactions to join; use put_schedules()")
+
+    async def delete_schedule(
+        self, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
+    ) -> Schedule | Refused:
+        """Remove a schedule, its row and its document; its events stay."""
+        with self._transaction() as (tables, now_ms):
+            return schedules.delete(tables, now_ms, key, expected_version, by)
+
+    async def schedule_events(
+        self, schedule_id: ScheduleId, limit: int = 100
+    ) -> list[ScheduleEvent]:
+        """The newest facts about a schedule, oldest first."""
+        with self._transaction() as (tables, _):
+            return schedules.events(tables, schedule_id, limit)
+
+    async def upsert(self, row: IndexRow) -> None:
+        """Store the row of its key, replacing the one before; parses no trigger."""
+        with self._transaction() as (tables, _):
+            index.upsert(tables, row)
+
+    async def claim_due(
+        self,
+        now_ms: int | None = None,
+        limit: int = CLAIM_LIMIT,
+        flow: str | None = None,
+        claim_id: str | None = None,
+    ) -> list[Claimed]:
+        """Take rows whose run time has come, oldest first, and advance them."""
+        with self._transaction() as (tables, clock_ms):
+            asked_ms = clock_ms if now_ms is None else now_ms
+            return index.claim_due(tables, asked_ms, limit, flow, claim_id)
+
+    async def remove(self, key: ScheduleKey) -> None:
+        """Remove the row of a key; absent is fine."""
+        with self._transaction() as (tables, _):
+            tables.drop_row(key)
+
+    async def list_rows(
+        self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
+    ) -> list[IndexRow]:
+        """Index rows in the order they will be claimed."""
+        with self._transaction() as (tables, _):
+            return index.rows_page(tables, flow, until_ms, limit)
+
+    async def list_quarantined(self, limit: int = 100) -> list[Quarantined]:
+        """Rows that cannot be evaluated."""
+        with self._transaction() as (tables, _):
+            return index.quarantined_page(tables, limit)
+
+    async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
+        """Rebuild the index from documents and ledger; of the named flows only, where named."""
+        with self._transaction() as (tables, now_ms):
+            return upkeep.reconcile(tables, now_ms, flows)
+
+    async def index_health(self) -> IndexHealth:
+        """Count what is stored against what is indexed."""
+        with self._transaction() as (tables, now_ms):
+            return upkeep.health(tables, now_ms)

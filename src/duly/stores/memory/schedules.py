@@ -1,0 +1,184 @@
+"""Schedules in memory: definition, index row and event, written together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duly.errors import Conflict
+from duly.occurrences import IndexRow, index_row, policies_text
+from duly.schedules import (
+    Definition,
+    Schedule,
+    ScheduleId,
+    bind,
+    binding_key,
+    check,
+    rebind,
+    state_of,
+)
+from duly.scopes import Scope, check_flow
+from duly.store import (
+    ABSENT,
+    Document,
+    Refused,
+    ScheduleEvent,
+    ScheduleKey,
+    ScheduleWrite,
+    ScheduleWritten,
+)
+from duly.stores.checks import SCHEDULES, check_limit
+from duly.stores.memory.documents import count, page, refusal, revised
+from duly.stores.memory.tables import (
+    Stored,
+    Tables,
+    document_key,
+    schedule_of,
+)
+
+
+def get(tables: Tables, key: ScheduleKey) -> Schedule | None:
+    """Read one schedule."""
+    stored = tables.documents.get(document_key(key))
+    return None if stored is None else schedule_of(stored)
+
+
+def list_page(tables: Tables, flow: str, scope: str, after: str, limit: int) -> list[Schedule]:
+    """A scope's schedules by name."""
+    documents = page(tables, SCHEDULES, scope, f"{flow}/", f"{flow}/{after}", limit)
+    return [schedule_of(tables.documents[SCHEDULES, scope, each.name]) for each in documents]
+
+
+def put(tables: Tables, now_ms: int, write: ScheduleWrite) -> ScheduleWritten | Refused:
+    """Store one definition with its row and its event."""
+    scope = checked_scope(write.key)
+    earlier = tables.documents.get(document_key(write.key))
+    refused = refusal(earlier, write.expected_version)
+    if refused is None and earlier is None and scope.kind != "system":
+        held = count(tables, SCHEDULES, write.key.scope)
+        refused = Refused("full", held) if held >= write.limits.schedules else None
+    if refused is not None:
+        return refused
+    if earlier is None:
+        return _create(tables, now_ms, write, scope)
+    return _change(tables, now_ms, write, earlier)
+
+
+def checked_scope(key: ScheduleKey) -> Scope:
+    """The scope of a key whose every part could be dispatched."""
+    check_flow(key.flow)
+    scope = Scope.parse(key.scope)
+    binding_key(key.flow, scope, key.name)
+    return scope
+
+
+def _create(tables: Tables, now_ms: int, write: ScheduleWrite, scope: Scope) -> ScheduleWritten:
+    key = write.key
+    if any(
+        stored.document.id == write.id
+        for place, stored in tables.documents.items()
+        if place[0] == SCHEDULES
+    ):
+        raise Conflict(f"schedule id {write.id!r} is taken; make a new one for {key}")
+    definition = bind(write.definition, binding_key(key.flow, scope, key.name), now_ms)
+    check(definition, scope, write.limits, now_ms)
+    body = definition.to_json()
+    document = Document(*document_key(key), write.id, body, 1, now_ms, now_ms)
+    stored, row = _with_row(Stored(document, state=state_of(definition)), now_ms, None)
+    tables.documents[document_key(key)] = stored
+    _replace_row(tables, key, row)
+    tables.events.append(ScheduleEvent(write.id, "created", now_ms, write.by))
+    return ScheduleWritten(schedule_of(stored), tables.rows.get(key), created=True)
+
+
+def _change(tables: Tables, now_ms: int, write: ScheduleWrite, stored: Stored) -> ScheduleWritten:
+    key, earlier = write.key, schedule_of(stored)
+    definition = rebind(write.definition, earlier.key, earlier.definition, now_ms)
+    body = definition.to_json()
+    row = _row_with_time(tables, key)
+    if body == stored.document.body and stored.state != "quarantined":
+        return ScheduleWritten(earlier, row, created=False)
+    check(definition, earlier.scope, write.limits, now_ms)
+    stored = replace(stored, document=revised(stored.document, body, now_ms))
+    if timing(definition) == timing(earlier.definition) and stored.state != "quarantined":
+        if row is not None:
+            policies = definition.policies
+            row = replace(row, priority=policies.priority, policies=policies_text(policies))
+            _replace_row(tables, key, row)
+    else:
+        stored = replace(stored, state=state_of(definition), error=None)
+        runs_left = _runs_left(earlier.definition, definition, row)
+        stored, row = _with_row(stored, now_ms, runs_left)
+        _replace_row(tables, key, row)
+    tables.documents[document_key(key)] = stored
+    tables.events.append(_change_event(earlier, definition, now_ms, write.by))
+    return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
+
+
+def timing(definition: Definition) -> tuple[object, ...]:
+    """What decides when a schedule fires; an edit of anything else moves no hand."""
+    return definition.trigger, definition.enabled, definition.hand_over, definition.max_runs
+
+
+def _runs_left(old: Definition, new: Definition, row: IndexRow | None) -> int | None:
+    """What is left of a new max_runs after the runs that the old one counted."""
+    if old.max_runs is None or new.max_runs is None or row is None or row.runs_left is None:
+        return new.max_runs
+    return max(0, new.max_runs - (old.max_runs - row.runs_left))
+
+
+def _with_row(
+    stored: Stored, after_ms: int, runs_left: int | None
+) -> tuple[Stored, IndexRow | None]:
+    """A schedule's row after an instant; an active one without a next time is finished."""
+    row = None if runs_left == 0 else index_row(schedule_of(stored), after_ms, runs_left=runs_left)
+    if stored.state == "active" and row is None:
+        stored = replace(stored, state="finished")
+    return stored, row
+
+
+def _replace_row(tables: Tables, key: ScheduleKey, row: IndexRow | None) -> None:
+    earlier = tables.rows.get(key)
+    tables.drop_row(key)
+    if row is not None:
+        tables.put_row(replace(row, version=1 if earlier is None else earlier.version + 1))
+
+
+def _row_with_time(tables: Tables, key: ScheduleKey) -> IndexRow | None:
+    return None if key in tables.errors else tables.rows.get(key)
+
+
+def _change_event(earlier: Schedule, definition: Definition, now_ms: int, by: str) -> ScheduleEvent:
+    old = earlier.definition
+    detail: dict[str, object] = {}
+    if definition.trigger != old.trigger:
+        detail["trigger"] = old.trigger.to_json()
+    if old.enabled == definition.enabled:
+        return ScheduleEvent(earlier.id, "changed", now_ms, by, detail)
+    if definition.enabled:
+        return ScheduleEvent(earlier.id, "resumed", now_ms, by, detail)
+    if definition.note:
+        detail["note"] = definition.note
+    return ScheduleEvent(earlier.id, "paused", now_ms, by, detail)
+
+
+def delete(
+    tables: Tables, now_ms: int, key: ScheduleKey, expected_version: int | None, by: str
+) -> Schedule | Refused:
+    """Remove a schedule with its row; its events stay."""
+    stored = tables.documents.get(document_key(key))
+    if stored is None:
+        return Refused("absent", ABSENT)
+    refused = refusal(stored, expected_version)
+    if refused is not None:
+        return refused
+    tables.drop_row(key)
+    del tables.documents[document_key(key)]
+    schedule = schedule_of(stored)
+    tables.events.append(ScheduleEvent(schedule.id, "deleted", now_ms, by))
+    return schedule
+
+
+def events(tables: Tables, schedule_id: ScheduleId, limit: int) -> list[ScheduleEvent]:
+    """The newest facts, oldest first."""
+    check_limit(limit)
+    return [event for event in tables.events if event.schedule_id == schedule_id][-limit:]

@@ -1,0 +1,122 @@
+"""The memory store's tables: plain dictionaries of frozen values.
+
+A copy of the dictionaries is a snapshot, which is all that a transaction needs here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from duly.occurrences import Claimed, IndexRow
+from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
+from duly.scopes import Scope
+from duly.store import Document, ScheduleEvent, ScheduleKey
+from duly.stores.checks import SCHEDULES
+
+DocumentKey = tuple[str, str, str]
+Entries = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document with its index entries; state and error are a schedule's."""
+
+    document: Document
+    entries: Entries = ()
+    state: ScheduleState = "active"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """An occurrence that a claim with an id took."""
+
+    claimed: Claimed
+    claim_id: str
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything the memory store holds."""
+
+    documents: dict[DocumentKey, Stored] = field(default_factory=dict)
+    rows: dict[ScheduleKey, IndexRow] = field(default_factory=dict)
+    errors: dict[ScheduleKey, str] = field(default_factory=dict)
+    """Why a row is quarantined; a row that is not here has a next time."""
+    events: list[ScheduleEvent] = field(default_factory=list)
+    ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
+    """By (schedule id, nominal time), in the order of the claims."""
+
+    def copy(self) -> Tables:
+        """A snapshot to go back to."""
+        return Tables(
+            dict(self.documents),
+            dict(self.rows),
+            dict(self.errors),
+            list(self.events),
+            dict(self.ledger),
+        )
+
+    def drop_row(self, key: ScheduleKey) -> None:
+        """Remove a row with its error."""
+        self.rows.pop(key, None)
+        self.errors.pop(key, None)
+
+    def put_row(self, row: IndexRow) -> None:
+        """Store a row that has a next time."""
+        self.rows[row_key(row)] = row
+        self.errors.pop(row_key(row), None)
+
+    def schedules(self) -> list[Schedule]:
+        """Every schedule, by key."""
+        keys = sorted(key for key in self.documents if key[0] == SCHEDULES)
+        return [schedule_of(self.documents[key]) for key in keys]
+
+    def end_schedule(
+        self,
+        schedule_id: ScheduleId,
+        state: Literal["finished", "quarantined"],
+        at_ms: int,
+        error: str | None = None,
+    ) -> None:
+        """Say on a schedule's document, if there is one, how it ended; no new version."""
+        for key, stored in self.documents.items():
+            if key[0] == SCHEDULES and stored.document.id == schedule_id:
+                self.documents[key] = replace(stored, state=state, error=error)
+                detail = {} if error is None else {"error": error}
+                self.events.append(ScheduleEvent(schedule_id, state, at_ms, "system", detail))
+                return
+
+
+def row_key(row: IndexRow) -> ScheduleKey:
+    """The key of a row's schedule."""
+    return ScheduleKey(row.flow, row.scope, row.name)
+
+
+def schedule_key(schedule: Schedule) -> ScheduleKey:
+    """The key of a schedule."""
+    return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
+
+
+def document_key(key: ScheduleKey) -> DocumentKey:
+    """Where the document of a schedule stands."""
+    return SCHEDULES, key.scope, f"{key.flow}/{key.name}"
+
+
+def schedule_of(stored: Stored) -> Schedule:
+    """The schedule that a document says."""
+    document = stored.document
+    flow, _, name = document.name.partition("/")
+    return Schedule(
+        ScheduleId(document.id),
+        flow,
+        Scope.parse(document.scope),
+        name,
+        Definition.parse(document.body),
+        stored.state,
+        document.version,
+        document.created_at_ms,
+        document.updated_at_ms,
+        stored.error,
+    )

@@ -1,0 +1,86 @@
+"""Upkeep in memory: the index against the documents and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from duly.occurrences import IndexRow, index_row
+from duly.schedules import Schedule
+from duly.store import IndexHealth, ReconcileReport
+from duly.stores.memory.index import in_order
+from duly.stores.memory.tables import Tables, schedule_key
+
+
+def reconcile(tables: Tables, now_ms: int, flows: Sequence[str] | None) -> ReconcileReport:
+    """Make every row say what its schedule says."""
+    schedules = [each for each in tables.schedules() if flows is None or each.flow in flows]
+    kept = {schedule_key(each) for each in schedules if each.state in ("active", "quarantined")}
+    declared = {each.flow for each in schedules} if flows is None else set(flows)
+    unwanted = [key for key in tables.rows if key.flow in declared and key not in kept]
+    for key in unwanted:
+        tables.drop_row(key)
+    report = ReconcileReport(checked=len(schedules), removed=len(unwanted))
+    for schedule in schedules:
+        if schedule.state == "active":
+            report = _reconcile_one(tables, now_ms, schedule, report)
+    return report
+
+
+def _reconcile_one(
+    tables: Tables, now_ms: int, schedule: Schedule, report: ReconcileReport
+) -> ReconcileReport:
+    key = schedule_key(schedule)
+    row = tables.rows.get(key)
+    wanted = _rebuilt(tables, schedule)
+    if row is not None and wanted is not None and key not in tables.errors:
+        wanted = _with_times_of(row, wanted)
+        if wanted == row:
+            return report
+    if wanted is None:
+        tables.drop_row(key)
+        tables.end_schedule(schedule.id, "finished", now_ms)
+        return report if row is None else replace(report, removed=report.removed + 1)
+    tables.put_row(replace(wanted, version=1 if row is None else row.version + 1))
+    if row is None:
+        return replace(report, added=report.added + 1)
+    return replace(report, corrected=report.corrected + 1)
+
+
+def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
+    """The row that documents and ledger alone give."""
+    fired = [entry.claimed for (owner, _), entry in tables.ledger.items() if owner == schedule.id]
+    # By run time: index_row() takes the spread off again.
+    after_ms = max((each.run_at_ms for each in fired), default=schedule.updated_at_ms)
+    most = schedule.definition.max_runs
+    runs_left = None if most is None else max(0, most - len(fired))
+    return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
+
+
+def _with_times_of(row: IndexRow, wanted: IndexRow) -> IndexRow:
+    """What the row should say: its own times, where its trigger is right."""
+    if (row.schedule_id, row.trigger) != (wanted.schedule_id, wanted.trigger):
+        return wanted
+    return replace(
+        wanted,
+        nominal_ms=row.nominal_ms,
+        run_at_ms=row.run_at_ms,
+        runs_left=row.runs_left,
+        trigger_version=row.trigger_version,
+        version=row.version,
+    )
+
+
+def health(tables: Tables, now_ms: int) -> IndexHealth:
+    """Count what is stored against what is indexed."""
+    active = {each.id for each in tables.schedules() if each.state == "active"}
+    rows = in_order(tables)
+    due = [row.run_at_ms for row in rows if row.run_at_ms <= now_ms]
+    return IndexHealth(
+        active=len(active),
+        rows=len(rows),
+        missing=len(active - {row.schedule_id for row in rows}),
+        quarantined=len(tables.errors),
+        due=len(due),
+        oldest_due_ms=min(due, default=None),
+    )

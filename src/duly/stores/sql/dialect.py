@@ -1,0 +1,60 @@
+"""What differs between relational databases, and nothing else.
+
+A dialect answers questions and writes the few statements that no common SQL can express. The verbs
+ask it; they never ask for its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Engine, Table
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from duly.occurrences import Advance
+from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.schema import Tables
+
+
+class Dialect(Protocol):
+    """The differences."""
+
+    name: str
+    """Of its migration files."""
+
+    def engine(self, url: URL, options: SqlOptions) -> Engine:
+        """An engine whose transactions take the locks the verbs rely on."""
+
+    def faults(self) -> list[str]:
+        """Known faults of the database version in use, for the log and for operators."""
+
+    def tables(self, namespace: str | None) -> Tables:
+        """The tables of a namespace."""
+
+    def names(self, tables: Tables) -> tuple[str, str]:
+        """Prefixes of table and index names in statements, quoted."""
+
+    def now_ms(self) -> ColumnElement[int]:
+        """The database's clock, fixed for one statement so that an index can be searched by it."""
+
+    def guard_schema(self, connection: Connection, tables: Tables) -> None:
+        """Hold off other starters until this transaction ends."""
+
+    def guard_claim(self, connection: Connection, claim_id: str) -> None:
+        """Hold off other claims with the same id until this transaction ends."""
+
+    def insert_or_ignore(self, table: Table) -> Any:
+        """An INSERT that leaves an existing row alone."""
+
+    def advance_rows(
+        self, connection: Connection, tables: Tables, moves: Sequence[Advance]
+    ) -> None:
+        """Move index rows to their next time, in one statement or one prepared batch."""
+
+    def is_race(self, error: DBAPIError) -> bool:
+        """The transaction lost a race and was rolled back: running it again is the remedy."""
+
+    def after_commit(self, engine: Engine) -> None:
+        """Housekeeping that must not run inside a transaction."""

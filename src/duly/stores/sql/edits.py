@@ -1,0 +1,155 @@
+"""Station 2: what a write to a schedule means. Pure.
+
+Takes the write, what is stored, and the time; gives the schedule and row as they shall stand, with
+the event to record; or a refusal. Timing that did not change keeps the row's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from duly.occurrences import IndexRow, index_row, policies_text
+from duly.schedules import (
+    Definition,
+    Schedule,
+    ScheduleState,
+    bind,
+    binding_key,
+    check,
+    rebind,
+    state_of,
+)
+from duly.scopes import Scope
+from duly.store import ABSENT, Refused, ScheduleEvent, ScheduleWrite
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A schedule as it stands, with its row if it has a next time."""
+
+    schedule: Schedule
+    row: IndexRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """How schedule and row shall stand; no event: nothing changed, nothing is written."""
+
+    schedule: Schedule
+    row: IndexRow | None
+    event: ScheduleEvent | None
+
+
+def plan_write(
+    write: ScheduleWrite, stored: Stored | None, held: int, now_ms: int
+) -> Edit | Refused:
+    """Decide one write; `held` is how many schedules the scope has."""
+    scope = Scope.parse(write.key.scope)
+    refusal = _refusal(write, stored, scope, held)
+    if refusal is not None:
+        return refusal
+    if stored is None:
+        return _create(write, scope, now_ms)
+    return _change(write, stored, scope, now_ms)
+
+
+def _refusal(
+    write: ScheduleWrite, stored: Stored | None, scope: Scope, held: int
+) -> Refused | None:
+    expected = write.expected_version
+    if stored is None:
+        if expected not in (None, ABSENT):
+            return Refused("absent", ABSENT)
+        is_full = scope.kind != "system" and held >= write.limits.schedules
+        return Refused("full", held) if is_full else None
+    if expected in (None, stored.schedule.version):
+        return None
+    if expected == ABSENT:
+        return Refused("exists", stored.schedule.version)
+    return Refused("stale", stored.schedule.version)
+
+
+def _create(write: ScheduleWrite, scope: Scope, now_ms: int) -> Edit:
+    key = write.key
+    definition = bind(write.definition, binding_key(key.flow, scope, key.name), now_ms)
+    check(definition, scope, write.limits, now_ms)
+    schedule = Schedule(
+        id=write.id,
+        flow=key.flow,
+        scope=scope,
+        name=key.name,
+        definition=definition,
+        state=state_of(definition),
+        version=1,
+        created_at_ms=now_ms,
+        updated_at_ms=now_ms,
+    )
+    schedule, row = _placed(schedule, now_ms, definition.max_runs)
+    return Edit(schedule, row, ScheduleEvent(write.id, "created", now_ms, write.by))
+
+
+def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> Edit:
+    old = stored.schedule
+    definition = rebind(write.definition, old.key, old.definition, now_ms)
+    is_quarantined = old.state == "quarantined"
+    if definition == old.definition and not is_quarantined:
+        return Edit(old, stored.row, None)
+    check(definition, scope, write.limits, now_ms)
+    schedule = replace(old, definition=definition, version=old.version + 1, updated_at_ms=now_ms)
+    if _timing(definition) == _timing(old.definition) and not is_quarantined:
+        row = None if stored.row is None else _with_policies(stored.row, definition)
+    else:
+        runs_left = _runs_left(definition, stored)
+        fresh = replace(schedule, state=state_of(definition), error=None)
+        schedule, row = _placed(fresh, now_ms, runs_left)
+        if row is not None and stored.row is not None:
+            row = replace(row, version=stored.row.version + 1)
+    return Edit(schedule, row, _event(write, old, definition, now_ms))
+
+
+def _placed(
+    schedule: Schedule, now_ms: int, runs_left: int | None
+) -> tuple[Schedule, IndexRow | None]:
+    """The schedule and its row after now; an active one without a next time has finished."""
+    row = index_row(schedule, now_ms)
+    if schedule.state == "active" and (row is None or runs_left == 0):
+        finished: ScheduleState = "finished"
+        return replace(schedule, state=finished), None
+    return schedule, None if row is None else replace(row, runs_left=runs_left)
+
+
+def _runs_left(definition: Definition, stored: Stored) -> int | None:
+    """Runs already had stay counted when the allowance changes."""
+    allowed = stored.schedule.definition.max_runs
+    if definition.max_runs is None or allowed is None or stored.row is None:
+        return definition.max_runs
+    used = allowed - (stored.row.runs_left or 0)
+    return max(0, definition.max_runs - used)
+
+
+def _timing(definition: Definition) -> tuple[object, ...]:
+    return (definition.trigger, definition.enabled, definition.hand_over, definition.max_runs)
+
+
+def _with_policies(row: IndexRow, definition: Definition) -> IndexRow:
+    return replace(
+        row,
+        priority=definition.policies.priority,
+        policies=policies_text(definition.policies),
+        version=row.version + 1,
+    )
+
+
+def _event(
+    write: ScheduleWrite, old: Schedule, definition: Definition, now_ms: int
+) -> ScheduleEvent:
+    detail: dict[str, object] = {}
+    if definition.trigger != old.definition.trigger:
+        detail["trigger"] = old.definition.trigger.to_json()
+    if old.definition.enabled and not definition.enabled:
+        if definition.note:
+            detail["note"] = definition.note
+        return ScheduleEvent(old.id, "paused", now_ms, write.by, detail)
+    if definition.enabled and not old.definition.enabled:
+        return ScheduleEvent(old.id, "resumed", now_ms, write.by, detail)
+    return ScheduleEvent(old.id, "changed", now_ms, write.by, detail)

@@ -1,0 +1,53 @@
+"""Joining a transaction that the caller began.
+
+Takes whatever the caller holds; gives a connection inside a transaction of the same database, or an
+error that names what was handed in. Nothing is written before all checks have passed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from duly.errors import InvalidInput
+from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.sqlite import loses_wal_data
+
+
+def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> Connection:
+    """The caller's connection, if it can hold a transaction on a database of our kind."""
+    kind = type(transaction).__name__
+    connection = transaction.connection() if _is_session(transaction) else transaction
+    if not isinstance(connection, Connection):
+        raise InvalidInput(
+            f"a {kind} cannot hold the transaction; pass a SQLAlchemy Connection or Session "
+            "(from async code: await connection.run_sync(...))"
+        )
+    if connection.dialect.name != engine.dialect.name:
+        raise InvalidInput(
+            f"the {kind} belongs to {connection.dialect.name}, the store to {engine.dialect.name}"
+        )
+    if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:
+        raise InvalidInput(f"the {kind} is in autocommit and cannot hold a transaction")
+    is_sqlite = engine.dialect.name == "sqlite"
+    if is_sqlite and loses_wal_data() and not options.allow_foreign_sqlite_writers:
+        raise InvalidInput(
+            "this SQLite can lose data when connections that Duly did not open write the file; "
+            "use SQLite 3.51.3 or newer, or set allow_foreign_sqlite_writers after switching off "
+            "their automatic checkpoints (PRAGMA wal_autocheckpoint=0)"
+        )
+    if not connection.in_transaction():
+        raise InvalidInput(f"the {kind} has no transaction yet; begin one first")
+    if is_sqlite and not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+        # The driver delays BEGIN until the first write; our savepoint would then be the outermost
+        # transaction, and releasing it would commit behind the caller's back.
+        connection.exec_driver_sql("BEGIN")
+    return connection
+
+
+def _is_session(transaction: object) -> bool:
+    # Whoever holds a Session has imported the ORM; nobody else should pay for that.
+    orm = sys.modules.get("sqlalchemy.orm")
+    return orm is not None and isinstance(transaction, orm.Session)

@@ -1,0 +1,47 @@
+"""Opening a relational store by URL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from duly.clock import Clock
+from duly.errors import InvalidInput
+from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.postgresql import PostgresqlDialect
+from duly.stores.sql.sqlite import SqliteDialect
+from duly.stores.sql.store import SqlStore
+
+_DIALECTS: dict[str, type[Dialect]] = {
+    "sqlite": SqliteDialect,
+    "postgresql": PostgresqlDialect,
+    "postgres": PostgresqlDialect,
+}
+
+
+def open_sql_store(url: str, clock: Clock | None, **options: Any) -> SqlStore:
+    """The store of a URL; unknown options are refused by name."""
+    unknown = sorted(set(options) - set(SqlOptions.__slots__))
+    if unknown:
+        known = ", ".join(SqlOptions.__slots__)
+        raise InvalidInput(f"unknown option {unknown[0]!r}; known: {known}")
+    dialect = dialect_of(url)
+    return SqlStore(dialect, make_url(url), replace(SqlOptions(), **options), clock)
+
+
+def dialect_of(url: str) -> Dialect:
+    """The differences of the database that a URL names."""
+    try:
+        backend = make_url(url).get_backend_name()
+    except ArgumentError:
+        backend = url.partition(":")[0]
+    if backend not in _DIALECTS:
+        raise InvalidInput(
+            f"no store for {backend!r}; "
+            "known: memory:, sqlite:///file.db, postgresql://user@host/db"
+        )
+    return _DIALECTS[backend]()

@@ -1,0 +1,44 @@
+"""What can be chosen about a relational store."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from duly.errors import InvalidInput
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOptions:
+    """Options of open_store(), all with defaults."""
+
+    namespace: str | None = None
+    """PostgreSQL: a schema of that name; SQLite: a prefix. Lets applications share a database."""
+    skip_schema_init: bool = False
+    """Run no DDL; a missing or old schema is an error that names the command to run."""
+    connections: int = 5
+    """Connections, and threads that use them."""
+    connect_attempts: int = 5
+    """How often an unreachable server is tried at the start, a little later each time."""
+    prepared_statements: bool = True
+    """PostgreSQL: switch off behind a pooler in transaction mode that does not know them."""
+    synchronous: Synchronous = "FULL"
+    """SQLite: NORMAL is faster and may lose the last commits when the machine loses power."""
+    busy_timeout_ms: int = 30_000
+    """SQLite: how long a writer waits for another."""
+    allow_foreign_sqlite_writers: bool = False
+    """SQLite before 3.51.3: let put_schedules_in() join connections that Duly did not open."""
+
+    def __post_init__(self) -> None:
+        if self.namespace is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", self.namespace):
+            raise InvalidInput(
+                f"namespace {self.namespace!r}; allowed: a-z, 0-9 and _, at most 31, a letter first"
+            )
+        for name in ("connections", "connect_attempts"):
+            if not 1 <= getattr(self, name) <= 1_000:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 to 1000")
+        if self.synchronous not in ("FULL", "NORMAL"):
+            raise InvalidInput(f"synchronous is {self.synchronous!r}; allowed: FULL or NORMAL")

@@ -1,0 +1,187 @@
+"""Station 3: the index rebuilt from documents and ledger, and the facts of its health.
+
+Pages of schedules, each in its own transaction, so that a large index is mended beside its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+
+from duly.occurrences import Advance, IndexRow, index_row
+from duly.schedules import Schedule
+from duly.store import IndexHealth, ReconcileReport, ScheduleKey
+from duly.stores.checks import SCHEDULES
+from duly.stores.sql import events
+from duly.stores.sql.db import Db
+from duly.stores.sql.index import row_of, row_values
+from duly.stores.sql.schedules import row_keys, schedule_of
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one page gave, and where the next one begins."""
+
+    report: ReconcileReport
+    flows: frozenset[str]
+    """Flows that have schedules here: their rows without one may go."""
+    after: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What the ledger says of a schedule: how many occurrences, and the run time of the last."""
+
+    count: int
+    last_run_at_ms: int
+
+
+def reconcile_page(db: Db, flows: Sequence[str] | None, after: tuple[str, str]) -> Page:
+    """Mend the rows of one page of schedules."""
+    table = db.tables.resources
+    statement = (
+        select(table)
+        .where(table.c.collection == SCHEDULES)
+        .where(
+            (table.c.scope > after[0]) | and_(table.c.scope == after[0], table.c.name > after[1])
+        )
+        .order_by(table.c.scope, table.c.name)
+        .limit(PAGE)
+    )
+    found = db.connection.execute(statement).all()
+    if not found:
+        return Page(ReconcileReport(), frozenset(), None)
+    schedules = [schedule_of(row) for row in found]
+    wanted = [each for each in schedules if flows is None or each.flow in flows]
+    rows = _rows(db, [_key(each) for each in wanted])
+    fired = _fired(db, [each.id for each in wanted])
+    report = ReconcileReport(checked=len(wanted))
+    for schedule in wanted:
+        right = _rebuilt(schedule, fired.get(schedule.id))
+        report += _mend(db, schedule, rows.get(_key(schedule)), right)
+    last = (found[-1].scope, found[-1].name)
+    return Page(report, frozenset(each.flow for each in wanted), last)
+
+
+def _key(schedule: Schedule) -> ScheduleKey:
+    return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
+
+
+def _rows(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
+    """Rows under the keys, locked, whoever they belong to."""
+    index = db.tables.schedule_index
+    statement = select(index).where(row_keys(db, keys)).order_by(index.c.schedule_id)
+    found = db.connection.execute(statement.with_for_update())
+    return {ScheduleKey(row.flow, row.scope, row.name): row for row in found}
+
+
+def _fired(db: Db, ids: Sequence[str]) -> dict[str, Fired]:
+    """What the ledger says of each schedule it knows."""
+    table = db.tables.occurrences
+    statement = (
+        select(table.c.schedule_id, func.count(), func.max(table.c.run_at_ms))
+        .where(table.c.schedule_id.in_(list(ids)))
+        .group_by(table.c.schedule_id)
+    )
+    return {row[0]: Fired(row[1], row[2]) for row in db.connection.execute(statement)}
+
+
+def _rebuilt(schedule: Schedule, fired: Fired | None) -> IndexRow | None:
+    """The row that document and ledger alone give."""
+    # By run time: index_row() takes the spread off again.
+    after_ms = schedule.updated_at_ms if fired is None else fired.last_run_at_ms
+    most = schedule.definition.max_runs
+    if most is None or fired is None:
+        return index_row(schedule, after_ms)
+    left = max(0, most - fired.count)
+    return None if left == 0 else index_row(schedule, after_ms, runs_left=left)
+
+
+def _mend(db: Db, schedule: Schedule, found: Any, right: IndexRow | None) -> ReconcileReport:
+    """Write what is right where something else stands."""
+    index = db.tables.schedule_index
+    if schedule.state == "quarantined":
+        return ReconcileReport()
+    here = row_keys(db, [_key(schedule)])
+    if right is None:
+        if schedule.state == "active":
+            ended = Advance(schedule.id, None, None, None, 0)
+            events.end_schedules(db, [ended], "finished", db.now_ms())
+        if found is None:
+            return ReconcileReport()
+        db.connection.execute(delete(index).where(here))
+        return ReconcileReport(removed=1)
+    if found is None:
+        db.connection.execute(insert(index).values(row_values(right)))
+        return ReconcileReport(added=1)
+    row = row_of(found) if found.error is None else None
+    if row is not None and _with_times_of(row, right) == row:
+        return ReconcileReport()
+    right = right if row is None else _with_times_of(row, right)
+    values = row_values(replace(right, version=found.version + 1)) | {"error": None}
+    db.connection.execute(update(index).where(here).values(values))
+    return ReconcileReport(corrected=1)
+
+
+def _with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
+    """What the row should say: its own times, where its trigger is right."""
+    if (row.schedule_id, row.trigger) != (right.schedule_id, right.trigger):
+        return right
+    return replace(
+        right,
+        nominal_ms=row.nominal_ms,
+        run_at_ms=row.run_at_ms,
+        runs_left=row.runs_left,
+        trigger_version=row.trigger_version,
+        version=row.version,
+    )
+
+
+def remove_orphans(db: Db, flows: Sequence[str]) -> int:
+    """Remove rows whose key has no schedule, in flows that keep their schedules here."""
+    index, table = db.tables.schedule_index, db.tables.resources
+    name = index.c.flow + "/" + index.c.name
+    has_schedule = (
+        select(table.c.id)
+        .where(
+            table.c.collection == SCHEDULES, table.c.scope == index.c.scope, table.c.name == name
+        )
+        .exists()
+    )
+    statement = select(index.c.schedule_id).where(index.c.flow.in_(list(flows)), ~has_schedule)
+    locked = statement.limit(PAGE).with_for_update(skip_locked=True)
+    gone = list(db.connection.execute(locked).scalars())
+    if gone:
+        db.connection.execute(delete(index).where(index.c.schedule_id.in_(gone)))
+    return len(gone)
+
+
+def index_health(db: Db) -> IndexHealth:
+    """Count what is stored against what is indexed."""
+    index, table = db.tables.schedule_index, db.tables.resources
+    active = and_(table.c.collection == SCHEDULES, table.c.state == "active")
+    has_row = (
+        select(index.c.schedule_id)
+        .where(index.c.schedule_id == table.c.id, index.c.run_at_ms.is_not(None))
+        .exists()
+    )
+    due = index.c.run_at_ms <= db.clock()
+
+    def count(condition: ColumnElement[bool]) -> int:
+        return int(db.connection.execute(select(func.count()).where(condition)).scalar_one())
+
+    return IndexHealth(
+        active=count(active),
+        rows=count(index.c.run_at_ms.is_not(None)),
+        missing=count(and_(active, ~has_row)),
+        quarantined=count(index.c.error.is_not(None)),
+        due=count(due),
+        oldest_due_ms=db.connection.execute(
+            select(func.min(index.c.run_at_ms)).where(due)
+        ).scalar(),
+    )

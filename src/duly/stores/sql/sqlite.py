@@ -1,0 +1,176 @@
+"""SQLite: what differs.
+
+One writer at a time (BEGIN IMMEDIATE), WAL, and checkpoints by nobody but us: SQLite before 3.51.3
+can lose WAL data when one connection checkpoints while another writes, so automatic checkpoints are
+off and ours runs while a second connection holds the write lock, which also keeps it alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    literal_column,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.pool import QueuePool
+
+from duly.errors import InvalidInput
+from duly.occurrences import Advance
+from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.schema import PREFIX, Tables, make_tables
+
+CHECKPOINT_BYTES = 8 * 1024 * 1024
+"""The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
+READ = "BEGIN"
+WRITE = "BEGIN IMMEDIATE"
+_FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
+
+
+def loses_wal_data(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite has the checkpoint fault."""
+    branch = _FIXED_BRANCHES.get(version[:2])
+    return version < (3, 51, 3) and (branch is None or version[2] < branch)
+
+
+class SqliteDialect:
+    """The differences of SQLite."""
+
+    name = "sqlite"
+
+    def engine(self, url: URL, options: SqlOptions) -> Engine:
+        """An engine of short transactions; `begin` execution option READ for those that read."""
+        if not url.database or url.database == ":memory:":
+            raise InvalidInput("sqlite needs a file: sqlite:///duly.db (or use memory:)")
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=options.connections,
+            max_overflow=0,
+            connect_args={
+                "check_same_thread": False,
+                "timeout": options.busy_timeout_ms / 1000,
+                "isolation_level": None,
+            },
+        )
+        event.listen(engine, "connect", _settings(options))
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def faults(self) -> list[str]:
+        """The checkpoint fault, where this SQLite has it."""
+        if not loses_wal_data():
+            return []
+        fault = (
+            f"sqlite {sqlite3.sqlite_version} can lose data when a checkpoint meets a write; Duly "
+            "checkpoints under the write lock, nothing else may write this file (fixed in 3.51.3)"
+        )
+        return [fault]
+
+    def tables(self, namespace: str | None) -> Tables:
+        """A namespace is a prefix of the table names."""
+        return make_tables(PREFIX if namespace is None else f"{namespace}_{PREFIX}")
+
+    def names(self, tables: Tables) -> tuple[str, str]:
+        """Table and index prefixes."""
+        prefix = tables.schema.name.removesuffix("schema")
+        return prefix, prefix
+
+    def now_ms(self) -> ColumnElement[int]:
+        """The host's clock, read by the database."""
+        return literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
+
+    def guard_schema(self, connection: Connection, tables: Tables) -> None:
+        """Nothing to do: BEGIN IMMEDIATE already keeps every other writer out."""
+
+    def guard_claim(self, connection: Connection, claim_id: str) -> None:
+        """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
+
+    def insert_or_ignore(self, table: Table) -> Any:
+        """An INSERT that leaves an existing row alone."""
+        return insert(table).on_conflict_do_nothing()
+
+    def advance_rows(
+        self, connection: Connection, tables: Tables, moves: Sequence[Advance]
+    ) -> None:
+        """One prepared statement, executed for each row."""
+        index = tables.schedule_index
+        statement = (
+            update(index)
+            .where(index.c.schedule_id == bindparam("moved_id"))
+            .values(
+                nominal_ms=bindparam("moved_nominal"),
+                run_at_ms=bindparam("moved_run_at"),
+                runs_left=bindparam("moved_runs_left"),
+                version=index.c.version + 1,
+            )
+        )
+        connection.execute(
+            statement,
+            [
+                {
+                    "moved_id": move.schedule_id,
+                    "moved_nominal": move.nominal_ms,
+                    "moved_run_at": move.run_at_ms,
+                    "moved_runs_left": move.runs_left,
+                }
+                for move in moves
+            ],
+        )
+
+    def is_race(self, error: DBAPIError) -> bool:
+        """Writers are alone here, but a snapshot taken before another's commit cannot write."""
+        return isinstance(error, IntegrityError) or "snapshot" in str(error.orig).lower()
+
+    def after_commit(self, engine: Engine) -> None:
+        """Checkpoint when the WAL has grown."""
+        wal = Path(f"{engine.url.database}-wal")
+        try:
+            grown = wal.stat().st_size > CHECKPOINT_BYTES
+        except OSError:
+            return
+        if grown:
+            checkpoint(engine)
+
+
+def checkpoint(engine: Engine) -> bool:
+    """Copy the WAL into the file while no writer can run; False when a reader was in the way."""
+    copier = sqlite3.connect(engine.url.database or "", isolation_level=None)
+    try:
+        copier.execute("PRAGMA wal_autocheckpoint=0")
+        with engine.begin():  # BEGIN IMMEDIATE: the write lock
+            busy, pages, copied = copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    finally:
+        copier.close()
+    return not busy and pages == copied
+
+
+def _settings(options: SqlOptions) -> Any:
+    def on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        for pragma in (
+            "journal_mode=WAL",
+            "wal_autocheckpoint=0",
+            f"journal_size_limit={CHECKPOINT_BYTES // 2}",
+            f"synchronous={options.synchronous}",
+            "foreign_keys=ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return on_connect
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", WRITE))
