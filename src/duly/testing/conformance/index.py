@@ -1,0 +1,13 @@
+"""The suite of the index: what claims, rows and quarantine promise."""
+
+from __future__ import annotations
+
+from duly.testing.conformance.claim_ids import ClaimIdCases
+from duly.testing.conformance.claims import ClaimCases
+from duly.testing.conformance.quarantine import QuarantineCases
+from duly.testing.conformance.rows import RowCases
+from duly.testing.conformance.zones import ZoneCases
+
+
+class IndexConformance(ClaimCases, ClaimIdCases, QuarantineCases, RowCases, ZoneCases):
+    """Every promise of ScheduleIndex."""

@@ -1,0 +1,11 @@
+"""The suite of schedules: definitions, their rows and their events, written together."""
+
+from __future__ import annotations
+
+from duly.testing.conformance.edits import EditCases
+from duly.testing.conformance.upkeep import UpkeepCases
+from duly.testing.conformance.writes import WriteCases
+
+
+class ScheduleConformance(WriteCases, EditCases, UpkeepCases):
+    """Every promise about schedules."""

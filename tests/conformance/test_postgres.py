@@ -1,0 +1,99 @@
+"""PostgreSQL passes every suite."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import Connection, create_engine
+
+from duly.clock import Clock
+from duly.store import Store
+from duly.stores import open_store as open_by_url
+from duly.testing.conformance import (
+    DocumentConformance,
+    IndexConformance,
+    OpenStore,
+    ProcessConformance,
+    ScheduleConformance,
+    StoreConformance,
+    TransactionConformance,
+)
+from duly.testing.conformance.processes import Peers
+from duly.testing.conformance.samples import START_MS
+from duly.testing.conformance.transactions import Begin
+from duly.testing.peer import CLAIMING
+from tests.servers import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def module_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A database with the schema in it; emptying it is cheaper than a copy for every test."""
+    url = postgres_server.create()
+    asyncio.run(open_by_url(url).close())
+    yield url
+    postgres_server.drop(url)
+
+
+def empty_tables(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE tablename LIKE 'duly%' "
+            "AND tablename <> 'duly_schema'"
+        ).fetchall()
+        for (name,) in names:
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
+
+
+class PostgresBackend(StoreConformance):
+    @pytest.fixture
+    def url(self, module_url: str) -> str:
+        empty_tables(module_url)
+        return module_url
+
+    @pytest.fixture
+    def open_store(self, url: str) -> OpenStore:
+        def opened(clock: Clock | None) -> Store:
+            return open_by_url(url, clock=clock)
+
+        return opened
+
+
+class TestIndex(PostgresBackend, IndexConformance):
+    pass
+
+
+class TestDocuments(PostgresBackend, DocumentConformance):
+    pass
+
+
+class TestSchedules(PostgresBackend, ScheduleConformance):
+    pass
+
+
+class TestTransactions(PostgresBackend, TransactionConformance):
+    @pytest.fixture
+    def begin(self, url: str) -> Begin:
+        @contextmanager
+        def begun() -> Iterator[Connection]:
+            engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
+            try:
+                with engine.begin() as connection:
+                    yield connection
+            finally:
+                engine.dispose()
+
+        return begun
+
+
+class TestProcesses(PostgresBackend, ProcessConformance):
+    def test_claim_passes_rows_that_another_holds(self, store: Store, peers: Peers) -> None:
+        self.upsert(store, "a", "b", "c")
+        (holder,) = peers(1)
+        holder.ask("hold")
+        assert holder.ask("claim", now_ms=START_MS, limit=1) == CLAIMING
+        claimed = self.runner.run(store.claim_due(START_MS))
+        assert [each.name for each in claimed] == ["b", "c"]
+        assert [each["name"] for each in holder.ask("go on")] == ["a"]

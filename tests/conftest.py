@@ -1,0 +1,43 @@
+"""Fixtures for all tests: real servers, and the table of what each backend passed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.table import pytest_terminal_summary
+from tests.servers import NO_SERVER, URL_VARIABLE, PostgresServer, find_binaries, shared_server
+
+__all__ = ["pytest_terminal_summary"]
+"""A hook of tests/conformance: where tests run in workers, only this file is read outside."""
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this test run share, and no other run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def postgres_server(run_folder: Path) -> Iterator[PostgresServer]:
+    """A real server: the one named in the environment, else one started for this run."""
+    named, binaries = os.environ.get(URL_VARIABLE), find_binaries()
+    if named:
+        yield PostgresServer(named)
+    elif binaries is not None:
+        with shared_server(run_folder, binaries) as server:
+            yield server
+    elif os.environ.get("CI") == "true":
+        pytest.fail(NO_SERVER)
+    else:
+        pytest.skip(NO_SERVER)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database of its own."""
+    url = postgres_server.create()
+    yield url
+    postgres_server.drop(url)

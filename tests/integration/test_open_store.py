@@ -1,0 +1,206 @@
+"""Opening a store: what is refused, and how it says so."""
+
+import asyncio
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session
+
+from duly import cron
+from duly.errors import BackendUnavailable, InvalidInput
+from duly.schedules import Definition, ScheduleId
+from duly.store import Refused, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.stores import open_store
+from duly.stores.sql import sqlite as sqlite_dialect
+from duly.stores.sql.sqlite import checkpoint, loses_wal_data
+from duly.stores.sql.store import SqlStore
+from tests.rows import NOON_MS, fill
+
+KEY = ScheduleKey("app", "user:ada", "digest")
+WRITE = ScheduleWrite(KEY, ScheduleId("sch_1"), Definition(cron("0 9 * * *"), "send"))
+
+
+@pytest.mark.parametrize("url", ["oracle://x", "nonsense", "", "redis://localhost"])
+def test_unknown_scheme_names_the_known_ones(url: str) -> None:
+    with pytest.raises(InvalidInput, match=r"memory:, sqlite:///file\.db, postgresql://"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_sqlite_needs_a_file(url: str) -> None:
+    with pytest.raises(InvalidInput, match="needs a file"):
+        open_store(url)
+
+
+def test_unknown_option_is_named() -> None:
+    with pytest.raises(InvalidInput, match="unknown option 'namespcae'; known: namespace"):
+        open_store("sqlite:///never-made.db", namespcae="x")
+
+
+def test_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'duly\[postgres\]'"):
+        open_store("postgresql://localhost/app")
+
+
+def test_unreachable_server_is_tried_then_named(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(BackendUnavailable, match="refused") as caught:
+        open_store("postgresql://nobody@127.0.0.1:1/none", connect_attempts=2)
+    assert caught.value.is_unreachable
+    assert [record.getMessage()[:20] for record in caplog.records] == ["database unreachable"]
+
+
+def test_errors_hide_statement_and_parameters(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/x.db")
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("DROP TABLE duly_resources")
+    connection.close()
+    with pytest.raises(BackendUnavailable) as caught:
+        asyncio.run(store.put_schedules([WRITE]))
+    asyncio.run(store.close())
+    assert "duly_resources" in str(caught.value)
+    assert "SELECT" not in str(caught.value)
+    assert "user:ada" not in str(caught.value)
+
+
+def test_closing_twice_is_fine(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/x.db")
+    asyncio.run(store.close())
+    asyncio.run(store.close())
+
+
+class TestJoiningATransaction:
+    def test_commits_and_rolls_back_with_the_caller(self, postgres_url: str) -> None:
+        store = open_store(postgres_url)
+        engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            (answer,) = store.put_schedules_in(connection, [WRITE])
+            assert isinstance(answer, ScheduleWritten)
+            transaction.rollback()
+        assert asyncio.run(store.get_schedule(KEY)) is None
+        with Session(engine) as session, session.begin():
+            store.put_schedules_in(session, [WRITE])
+        assert asyncio.run(store.get_schedule(KEY)) is not None
+        assert len(asyncio.run(store.list_rows())) == 1
+        engine.dispose()
+        asyncio.run(store.close())
+
+    def test_sqlite_driver_that_delays_begin_still_rolls_back(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path}/x.db"
+        store = open_store(url, allow_foreign_sqlite_writers=True)
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            store.put_schedules_in(connection, [WRITE])
+            transaction.rollback()
+        assert asyncio.run(store.get_schedule(KEY)) is None
+        with engine.begin() as connection:
+            store.put_schedules_in(connection, [WRITE])
+        assert asyncio.run(store.get_schedule(KEY)) is not None
+        engine.dispose()
+        asyncio.run(store.close())
+
+    def test_losing_a_race_does_not_abort_the_caller(self, postgres_url: str) -> None:
+        store = open_store(postgres_url)
+        engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+        asyncio.run(store.put_schedules([WRITE]))
+        absent = ScheduleWrite(KEY, ScheduleId("sch_2"), WRITE.definition, expected_version=0)
+        with engine.begin() as connection:
+            (answer,) = store.put_schedules_in(connection, [absent])
+            assert answer == Refused("exists", 1)
+            assert connection.execute(text("SELECT 1")).scalar() == 1
+        engine.dispose()
+        asyncio.run(store.close())
+
+    @pytest.mark.parametrize("held", ["an engine", 42, None])
+    def test_what_cannot_hold_one_is_named(self, tmp_path: Path, held: object) -> None:
+        store = open_store(f"sqlite:///{tmp_path}/x.db")
+        with pytest.raises(InvalidInput, match=f"a {type(held).__name__} cannot hold"):
+            store.put_schedules_in(held, [WRITE])
+        asyncio.run(store.close())
+
+    def test_autocommit_is_refused_before_a_row_is_touched(self, postgres_url: str) -> None:
+        store = open_store(postgres_url)
+        engine = create_engine(
+            make_url(postgres_url).set(drivername="postgresql+psycopg"),
+            isolation_level="AUTOCOMMIT",
+        )
+        with engine.connect() as connection, pytest.raises(InvalidInput, match="autocommit"):
+            store.put_schedules_in(connection, [WRITE])
+        engine.dispose()
+        assert asyncio.run(store.get_schedule(KEY)) is None
+        asyncio.run(store.close())
+
+    def test_affected_sqlite_refuses_foreign_writers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("duly.stores.sql.foreign.loses_wal_data", lambda: True)
+        url = f"sqlite:///{tmp_path}/x.db"
+        store, allowing = open_store(url), open_store(url, allow_foreign_sqlite_writers=True)
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            with pytest.raises(InvalidInput, match=r"3\.51\.3"):
+                store.put_schedules_in(connection, [WRITE])
+            assert isinstance(allowing.put_schedules_in(connection, [WRITE])[0], ScheduleWritten)
+        engine.dispose()
+        assert asyncio.run(store.get_schedule(KEY)) is not None
+        for each in (store, allowing):
+            asyncio.run(each.close())
+
+
+@pytest.mark.parametrize(
+    ("version", "affected"),
+    [
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 50, 6), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 52, 0), False),
+    ],
+)
+def test_affected_versions(version: tuple[int, int, int], affected: bool) -> None:
+    assert loses_wal_data(version) is affected
+
+
+class TestCheckpoints:
+    def test_no_connection_checkpoints_by_itself(self, tmp_path: Path) -> None:
+        store = open_store(f"sqlite:///{tmp_path}/x.db")
+        assert isinstance(store, SqlStore)
+        with store._engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == 0
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        asyncio.run(store.close())
+
+    def test_wal_stays_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sqlite_dialect, "CHECKPOINT_BYTES", 200_000)
+        url = f"sqlite:///{tmp_path}/x.db"
+        asyncio.run(fill(url, 2_000, '{"kind":"cron","expression":"* * * * *"}'))
+        store = open_store(url, connections=1)
+        sizes = []
+        for minute in range(60):
+            asyncio.run(store.claim_due(NOON_MS + minute * 60_000, limit=2_000))
+            sizes.append((tmp_path / "x.db-wal").stat().st_size)
+        asyncio.run(store.close())
+        assert max(sizes[10:]) < 1_500_000, sizes
+
+    def test_waits_for_the_write_lock(self, tmp_path: Path) -> None:
+        """A checkpoint never runs beside a writer: with the lock taken, it does not run at all."""
+        store = open_store(f"sqlite:///{tmp_path}/x.db", busy_timeout_ms=1)
+        assert isinstance(store, SqlStore)
+        writer = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Exception, match="locked"):
+            checkpoint(store._engine)
+        writer.execute("ROLLBACK")
+        writer.close()
+        assert checkpoint(store._engine)
+        asyncio.run(store.close())

@@ -1,0 +1,173 @@
+"""Migrations: applied once by many starters, equal to the tables, checked by name."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy.engine import Engine, make_url
+
+from duly.cli import main
+from duly.errors import BackendUnavailable, InvalidInput
+from duly.stores import open_store
+from duly.stores.sql.migrate import migrations
+from duly.stores.sql.opening import dialect_of
+from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
+from duly.stores.upkeep import print_schema
+
+ROOT = Path(__file__).parent.parent.parent
+OPEN = (
+    "import asyncio, sys; from duly.stores import open_store; "
+    "asyncio.run(open_store(sys.argv[1]).close())"
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/schema.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+def plain_engine(url: str) -> Engine:
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return create_engine(parsed if is_file else parsed.set(drivername="postgresql+psycopg"))
+
+
+def close(url: str, **options: Any) -> None:
+    asyncio.run(open_store(url, **options).close())
+
+
+def test_migrated_database_has_the_declared_columns(url: str) -> None:
+    close(url)
+    tables = make_tables()
+    engine = plain_engine(url)
+    inspector = inspect(engine)
+    for table in tables.metadata.sorted_tables:
+        found = {column["name"]: column["nullable"] for column in inspector.get_columns(table.name)}
+        declared = {column.name: bool(column.nullable) for column in table.columns}
+        assert found == declared, table.name
+        key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+        assert key == [column.name for column in table.primary_key], table.name
+    engine.dispose()
+
+
+def test_second_start_changes_nothing(url: str) -> None:
+    close(url)
+    engine = plain_engine(url)
+    with engine.connect() as connection:
+        before = connection.execute(text("SELECT * FROM duly_schema")).all()
+    close(url)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT * FROM duly_schema")).all() == before
+    engine.dispose()
+    assert [row[:2] for row in before] == [(SCHEMA_VERSION, 1)]
+
+
+def test_concurrent_starters_apply_it_once(url: str) -> None:
+    starters = [
+        subprocess.Popen([sys.executable, "-c", OPEN, url], cwd=ROOT, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    errors = [starter.communicate()[1].decode() for starter in starters]
+    assert [starter.returncode for starter in starters] == [0] * 4, errors
+
+
+def test_skip_schema_init_runs_no_ddl(url: str) -> None:
+    seen: list[str] = []
+    event.listen(Engine, "before_cursor_execute", lambda *a: seen.append(a[2]))
+    with pytest.raises(BackendUnavailable, match=r"duly_schema does not exist.*duly schema init"):
+        open_store(url, skip_schema_init=True)
+    assert not [statement for statement in seen if "CREATE" in statement.upper()]
+
+
+def test_printed_schema_can_be_run_by_hand(url: str) -> None:
+    engine = plain_engine(url)
+    with engine.begin() as connection:
+        for statement in print_schema(url).split(";\n"):
+            connection.exec_driver_sql(statement.rstrip(";"))
+    engine.dispose()
+    close(url, skip_schema_init=True)
+
+
+def test_missing_table_is_named(url: str) -> None:
+    close(url)
+    engine = plain_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE duly_schedule_index"))
+    engine.dispose()
+    with pytest.raises(BackendUnavailable, match="duly_schedule_index does not exist"):
+        open_store(url, skip_schema_init=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "readable_from", "remedy"),
+    [(0, 0, "run: duly schema upgrade"), (99, 98, "upgrade duly")],
+)
+def test_wrong_version_is_refused(url: str, version: int, readable_from: int, remedy: str) -> None:
+    close(url)
+    set_version(url, version, readable_from)
+    with pytest.raises(BackendUnavailable, match=remedy):
+        open_store(url, skip_schema_init=True)
+
+
+def test_newer_schema_that_says_so_is_fine(url: str) -> None:
+    """A rolling deploy: the new release migrated, the old one restarts."""
+    close(url)
+    set_version(url, 99, SCHEMA_VERSION)
+    close(url)
+
+
+def set_version(url: str, version: int, readable_from: int) -> None:
+    engine = plain_engine(url)
+    with engine.begin() as connection:
+        statement = text(
+            "UPDATE duly_schema SET version = :version, readable_from = :readable_from"
+        )
+        connection.execute(statement, {"version": version, "readable_from": readable_from})
+    engine.dispose()
+
+
+def test_namespaces_do_not_meet(url: str) -> None:
+    close(url, namespace="billing")
+    close(url, namespace="crm")
+    engine = plain_engine(url)
+    names = inspect(engine).get_table_names()
+    is_file = url.startswith("sqlite")
+    assert ("billing_duly_schedule_index" in names) is is_file
+    assert is_file or {"billing", "crm"} <= set(inspect(engine).get_schema_names())
+    assert "duly_schedule_index" not in names
+    engine.dispose()
+
+
+@pytest.mark.parametrize("namespace", ["", "Billing", "a-b", "1x", 'x"; DROP', "x" * 40])
+def test_namespace_is_checked(namespace: str) -> None:
+    with pytest.raises(InvalidInput, match="namespace"):
+        open_store("sqlite:///never-made.db", namespace=namespace)
+
+
+def test_every_dialect_has_the_same_steps() -> None:
+    steps = [[(m.number, m.name) for m in migrations(d)] for d in ("sqlite", "postgresql")]
+    assert steps[0] == steps[1]
+    assert [number for number, _ in steps[0]] == list(range(1, SCHEMA_VERSION + 1))
+    assert dialect_of("postgresql://").name == "postgresql"
+
+
+def test_commands(url: str) -> None:
+    runner = CliRunner()
+    checked = runner.invoke(main, ["schema", "check", url])
+    assert (checked.exit_code, "duly schema init" in checked.output) == (1, True)
+    made = runner.invoke(main, ["schema", "init", url])
+    assert (made.exit_code, made.output) == (0, "applied 0001 index\n")
+    again = runner.invoke(main, ["schema", "upgrade", url])
+    assert (again.exit_code, again.output) == (0, "nothing to do, the schema is up to date\n")
+    fine = runner.invoke(main, ["schema", "check", url])
+    assert (fine.exit_code, fine.output) == (0, f"schema version {SCHEMA_VERSION}: fine\n")
+    unknown = runner.invoke(main, ["schema", "print", "oracle://x"])
+    assert unknown.exit_code == 2

