@@ -29,7 +29,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@touch $@
 	@echo "setup: ready, try $(BIN)/duly --help"
 
-demo: setup ## Show triggers at work, options through ARGS="..."
+demo: setup ## Take the tour: rules, and schedules on a SQLite file; options through ARGS="..."
 	@$(BIN)/duly demo $(ARGS)
 
 test: setup ## Run all tests, options through ARGS="..."

@@ -1,4 +1,4 @@
-"""`duly demo`: a tour of the triggers.
+"""`duly demo`: a tour of what works.
 
 Bounded and without questions: it prints and ends, on a terminal or not.
 """
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.rule import Rule
 
+from duly.cli.demo_index import show_index
 from duly.cli.explain import show
 from duly.errors import InvalidTrigger
 from duly.triggers import Trigger, cron, every, next_after_many, once, parse_trigger, weekly
@@ -23,7 +24,13 @@ AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
 @click.command()
 @click.option("--once", "_once", is_flag=True, help="End by itself (it always does, for now).")
 def demo(_once: bool) -> None:
-    """Take the tour: rules, zones, clock changes, mistakes, and a hundred thousand rows."""
+    """Take the tour: rules, clock changes, mistakes, and users' schedules on a SQLite file.
+
+    \b
+    Examples:
+      duly demo
+      duly demo | less
+    """
     console = Console(highlight=False)
     for title, step in (
         ("Rules people write", _rules),
@@ -31,6 +38,7 @@ def demo(_once: bool) -> None:
         ("One rule, many schedules", _binding),
         ("Mistakes are named", _mistakes),
         ("A hundred thousand rows at once", _bulk),
+        ("Users' schedules on a SQLite file", show_index),
     ):
         console.print(Rule(f"[bold]{title}", align="left", style="dim"))
         step(console)
