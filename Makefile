@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench-triggers lock clean
+.PHONY: help setup demo test check format bench-triggers bench-index lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ format: setup ## Format the code and fix what the linter can fix
 
 bench-triggers: setup ## Measure triggers beside their peers
 	@$(BIN)/python benchmarks/triggers.py $(ARGS)
+
+bench-index: setup ## Measure claims beside the bare drivers and APScheduler
+	@$(BIN)/python benchmarks/index.py $(ARGS)
 
 # The lock holds names, versions and hashes only, so it installs from any registry.
 lock: ## Make requirements-dev.txt anew from requirements-dev.in

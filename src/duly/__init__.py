@@ -14,11 +14,13 @@ from duly.errors import (
     NotFound,
     UnknownTrigger,
 )
+from duly.occurrences import Claimed, IndexRow
 from duly.outcomes import RetryPolicy
 from duly.resources import ResourceCollection, ScheduleCollection
 from duly.schedules import Misfire, Policies
 from duly.scopes import SYSTEM, Scope, user, workspace
 from duly.settings import Settings
+from duly.store import ScheduleIndex, ScheduleKey, Store
 from duly.stores import open_store
 from duly.triggers import (
     Cron,
@@ -38,6 +40,7 @@ from duly.triggers import (
 
 __all__ = [
     "BackendUnavailable",
+    "Claimed",
     "Clock",
     "Conflict",
     "Cron",
@@ -45,6 +48,7 @@ __all__ = [
     "Every",
     "ExplainedTime",
     "Explanation",
+    "IndexRow",
     "InvalidInput",
     "InvalidInstant",
     "InvalidTrigger",
@@ -56,8 +60,11 @@ __all__ = [
     "RetryPolicy",
     "SYSTEM",
     "ScheduleCollection",
+    "ScheduleIndex",
+    "ScheduleKey",
     "Scope",
     "Settings",
+    "Store",
     "SystemClock",
     "Trigger",
     "UnknownTrigger",

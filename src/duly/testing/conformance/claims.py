@@ -20,12 +20,14 @@ from duly.testing.conformance.samples import (
     START_MS,
     a_key,
     a_row,
+    a_write,
     as_claimed,
     only_row,
+    put,
 )
 from duly.testing.conformance.suite import START, OpenStore, StoreConformance, case
 from duly.triggers import cron, every
-from duly.triggers.instants import to_ms
+from duly.triggers.instants import from_ms, to_ms
 
 
 class ClaimCases(StoreConformance):
@@ -261,6 +263,26 @@ class ClaimCases(StoreConformance):
         skew_ms = await store.now_ms() - to_ms(SystemClock().now())
         await store.close()
         assert abs(skew_ms) < HOUR_MS
+
+    @case
+    async def test_host_clock_decides_nothing(
+        self, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real_ms = to_ms(SystemClock().now())
+        wrong = from_ms(real_ms + 24 * HOUR_MS)
+        monkeypatch.setattr(SystemClock, "now", lambda _clock: wrong)
+        store = open_store(None)
+        if not store.capabilities.has_clock:
+            await store.close()
+            pytest.skip("capability has_clock is missing: the host's clock is the store's")
+        await store.upsert(a_row("soon", at=from_ms(real_ms + 12 * HOUR_MS)))
+        claimed = await store.claim_due()
+        (written,) = await put(store, a_write())
+        now_ms = await store.now_ms()
+        await store.close()
+        assert claimed == []
+        for found_ms in (now_ms, written.schedule.created_at_ms):
+            assert abs(found_ms - real_ms) < HOUR_MS
 
     @case
     async def test_closing_twice_is_fine(self, open_store: OpenStore) -> None:

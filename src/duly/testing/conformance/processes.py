@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from duly.store import Store
-from duly.testing.conformance.samples import ONCE, START_MS, a_row
+from duly.testing.conformance.samples import (
+    MINUTE_MS,
+    MINUTELY,
+    ONCE,
+    START_MS,
+    a_definition,
+    a_row,
+    a_write,
+    put,
+)
 from duly.testing.conformance.suite import StoreConformance
 from duly.testing.peer import CLAIMING
 
@@ -116,6 +125,20 @@ class ProcessConformance(StoreConformance):
         shares = [peer.hear() for peer in claimers]
         assert sorted(name for share in shares for name in share) == names
         assert self.runner.run(store.list_rows()) == []
+
+    def test_processes_share_every_minute(self, store: Store, peers: Peers) -> None:
+        names = [f"{number:04}" for number in range(1_000)]
+        minutely = a_definition(MINUTELY)
+        self.runner.run(put(store, *(a_write(name, minutely) for name in names)))
+        claimers = peers(2)
+        for minute in range(1, 6):
+            for peer in claimers:
+                peer.tell("drain", now_ms=START_MS + minute * MINUTE_MS, limit=50)
+            shares = [peer.hear() for peer in claimers]
+            assert sorted(name for share in shares for name in share) == names
+        rows = self.runner.run(store.list_rows(limit=1_000))
+        assert {row.nominal_ms for row in rows} == {START_MS + 6 * MINUTE_MS}
+        assert len(rows) == len(names)
 
     def test_killed_between_read_and_commit_leaves_rows_due(
         self, store: Store, peers: Peers

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import itertools
+import sys
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from duly.errors import Conflict, InvalidInput
-from duly.store import MAX_PAGE, Store
+from duly.store import MAX_PAGE, ScheduleIndex, Store
 from duly.testing.conformance.samples import (
     DAILY,
     HOUR_MS,
@@ -23,11 +27,21 @@ from duly.testing.conformance.samples import (
     only_row,
 )
 from duly.testing.conformance.suite import START, StoreConformance, case
-from duly.triggers import cron
+from duly.triggers import Trigger, cron, parse_trigger
+
+NUMBERS = itertools.count(1)
 
 
 class RowCases(StoreConformance):
     """upsert(), remove(), list_rows()."""
+
+    @case
+    async def test_index_is_three_awaitable_calls(self, store: Store) -> None:
+        named = {name for name in vars(ScheduleIndex) if not name.startswith("_")}
+        assert named == {"upsert", "claim_due", "remove"}
+        for call in (store.upsert(a_row()), store.remove(a_key()), store.claim_due()):
+            assert inspect.isawaitable(call)
+            await call
 
     @case
     async def test_rows_come_back_as_they_went(self, store: Store) -> None:
@@ -86,6 +100,28 @@ class RowCases(StoreConformance):
         row = replace(a_row(), trigger="no trigger at all")
         await store.upsert(row)
         assert await only_row(store) == row
+
+    @case
+    async def test_upsert_asks_no_parser(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parse, asked = parse_trigger, list[object]()
+
+        def watched(words: object, **options: Any) -> Trigger:
+            asked.append(words)
+            return parse(words, **options)
+
+        for name, module in list(sys.modules.items()):
+            if name.startswith("duly.") and vars(module).get("parse_trigger") is parse:
+                monkeypatch.setattr(module, "parse_trigger", watched)
+        # A rule that nobody had before, so that no cache holds it.
+        end = START + timedelta(days=1, milliseconds=next(NUMBERS))
+        row = a_row(trigger=cron("* * * * *", end_at=end))
+        await store.upsert(row)
+        await store.upsert(replace(row, priority=1))
+        assert asked == []
+        assert len(await store.claim_due()) == 1
+        assert asked == [row.trigger], "the parser of claims is not the one that was watched"
 
     @case
     async def test_same_timing_never_sets_the_hand_back(self, store: Store) -> None:

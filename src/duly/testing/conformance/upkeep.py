@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from duly.schedules import Policies, ScheduleId
 from duly.store import ReconcileReport, ScheduleKey, Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import (
+    DAILY,
     HOUR_MS,
     HOURLY,
     SCOPE,
@@ -19,8 +21,8 @@ from duly.testing.conformance.samples import (
     only_row,
     put,
 )
-from duly.testing.conformance.suite import StoreConformance, case
-from duly.triggers import cron
+from duly.testing.conformance.suite import START, StoreConformance, case
+from duly.triggers import cron, every, once, weekly
 
 
 class UpkeepCases(StoreConformance):
@@ -72,6 +74,31 @@ class UpkeepCases(StoreConformance):
         assert await store.reconcile() == ReconcileReport(checked=1, added=1)
         assert await only_row(store) == answer.row
         assert (await store.index_health()).is_healthy
+
+    @case
+    async def test_emptied_index_is_rebuilt_the_same(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        with_rows = [
+            a_definition(policies=Policies(priority=3)),
+            a_definition(DAILY, hand_over="http"),
+            a_definition(cron("H * * * *", spread=900)),
+            a_definition(every(minutes=90), max_runs=4),
+            a_definition(weekly({"mon": "09:00"}, tz="Asia/Tokyo")),
+            a_definition(once(START + timedelta(days=1))),
+        ]
+        without = [a_definition(enabled=False), a_definition(hand_over="external")]
+        definitions = [*with_rows, *without]
+        await put(store, *(a_write(f"{n}", each) for n, each in enumerate(definitions)))
+        rows = await store.list_rows()
+        for number in range(len(definitions)):
+            await store.remove(a_key(f"{number}"))
+        assert await store.list_rows() == []
+        clock.advance(minutes=50)
+        assert await store.reconcile() == ReconcileReport(
+            checked=len(definitions), added=len(with_rows)
+        )
+        assert await store.list_rows() == rows
 
     @case
     async def test_missing_rows_go_on_after_the_ledger(

@@ -138,6 +138,17 @@ class WriteCases(StoreConformance):
         assert [row.name for row in await store.list_rows()] == ["a", "c"]
 
     @case
+    async def test_index_holds_the_active_few(self, store: Store) -> None:
+        off = a_definition(enabled=False)
+        names = [f"{number:04}" for number in range(1_000)]
+        few = names[::100]
+        await put(store, *(a_write(name, a_definition() if name in few else off) for name in names))
+        assert await store.count_documents("schedules", SCOPE) == len(names)
+        assert [row.name for row in await store.list_rows(limit=1_000)] == few
+        health = await store.index_health()
+        assert (health.active, health.rows) == (len(few), len(few))
+
+    @case
     async def test_same_name_in_another_flow_or_scope_is_another(self, store: Store) -> None:
         other = ScheduleKey("invoices", SCOPE, "a")
         bob = ScheduleKey(FLOW, "user:bob", "a")
