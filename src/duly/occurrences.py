@@ -99,6 +99,20 @@ class Advance(NamedTuple):
     error: str | None = None
 
 
+def claimed_from(row: IndexRow | Due, move: Advance) -> Claimed:
+    """What fired, as it stood before the advance."""
+    return Claimed(
+        row.schedule_id,
+        row.flow,
+        row.scope,
+        row.name,
+        row.nominal_ms,
+        row.run_at_ms,
+        move.missed,
+        row.version,
+    )
+
+
 def index_row(
     schedule: Schedule, after_ms: int, *, runs_left: int | None = None
 ) -> IndexRow | None:

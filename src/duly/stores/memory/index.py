@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.errors import Conflict
-from duly.occurrences import TRIGGER_VERSION, Advance, Claimed, IndexRow, advance
+from duly.occurrences import TRIGGER_VERSION, Advance, Claimed, IndexRow, advance, claimed_from
 from duly.store import Quarantined
 from duly.stores.checks import check_claim, check_limit
 from duly.stores.memory.tables import LedgerEntry, Tables, row_key
@@ -42,7 +42,7 @@ def claim_due(
     while len(claimed) < limit and (rows := due(tables, now_ms, flow)[: limit - len(claimed)]):
         for row, move in zip(rows, advance(rows, now_ms), strict=True):
             if move_row(tables, row, move, now_ms) and is_new(tables, row, claim_id):
-                claimed.append(as_claimed(row, move))
+                claimed.append(claimed_from(row, move))
                 record(tables, claimed[-1], claim_id)
     return claimed
 
@@ -83,20 +83,6 @@ def move_row(tables: Tables, row: IndexRow, move: Advance, now_ms: int) -> bool:
     )
     tables.put_row(moved)
     return True
-
-
-def as_claimed(row: IndexRow, move: Advance) -> Claimed:
-    """What fired, as it stood before the advance."""
-    return Claimed(
-        row.schedule_id,
-        row.flow,
-        row.scope,
-        row.name,
-        row.nominal_ms,
-        row.run_at_ms,
-        move.missed,
-        row.version,
-    )
 
 
 def is_new(tables: Tables, row: IndexRow, claim_id: str | None) -> bool:

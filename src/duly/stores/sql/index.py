@@ -13,7 +13,15 @@ from sqlalchemy import Row, and_, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from duly.errors import Conflict
-from duly.occurrences import TRIGGER_VERSION, Advance, Claimed, Due, IndexRow, advance
+from duly.occurrences import (
+    TRIGGER_VERSION,
+    Advance,
+    Claimed,
+    Due,
+    IndexRow,
+    advance,
+    claimed_from,
+)
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
 from duly.stores.checks import check_claim, check_limit
 from duly.stores.sql import events
@@ -76,7 +84,9 @@ def claim_due(
         moves = advance(rows, now)
         _write(db, moves, now)
         claimed = [
-            _claimed(row, move) for row, move in zip(rows, moves, strict=True) if move.error is None
+            claimed_from(row, move)
+            for row, move in zip(rows, moves, strict=True)
+            if move.error is None
         ]
         if claim_id is not None:
             claimed = _record(db, claimed, claim_id, now)
@@ -224,19 +234,6 @@ def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Pieces small enough for one statement's parameters."""
     for start in range(0, len(ids), _CHUNK):
         yield ids[start : start + _CHUNK]
-
-
-def _claimed(row: Due, move: Advance) -> Claimed:
-    return Claimed(
-        row.schedule_id,
-        row.flow,
-        row.scope,
-        row.name,
-        row.nominal_ms,
-        row.run_at_ms,
-        move.missed,
-        row.version,
-    )
 
 
 def _column(field: str) -> str:
