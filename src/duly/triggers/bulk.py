@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from operator import attrgetter, le
 
 from duly.triggers.core import WallCore
 from duly.triggers.instants import END_MS, check_asked
@@ -18,8 +16,6 @@ from duly.triggers.trigger import Trigger
 
 MAX_FIRES = 128
 """A rule that fires more often than this among the instants is asked row by row."""
-_ASK = -1
-"""In place of an answer: this row must be asked itself."""
 
 
 def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> list[int | None]:
@@ -28,40 +24,33 @@ def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> 
         raise ValueError(f"{len(triggers)} triggers but {len(instants_ms)} instants")
     if not triggers:
         return []
-    first, last = _range(instants_ms)
-    cores: list[WallCore | None] = list(map(attrgetter("shared"), triggers))
+    # A claim gives them in order, and seeing that is cheaper than looking for both ends.
+    ascending = sorted(instants_ms)
+    first, last = ascending[0], ascending[-1]
+    check_asked(first)
+    check_asked(last)
+    cores: list[WallCore | None] = [trigger.shared for trigger in triggers]
     settled, several = _answers({core for core in set(cores) if core is not None}, first, last)
-    answers: list[int | None] = [settled.get(core, _ASK) for core in cores]
+    answers: list[int | None] = list(map(settled.get, cores))
     for i in _positions(answers):
         times, ms = several.get(cores[i]), instants_ms[i]
         answers[i] = times[bisect_right(times, ms)] if times else triggers[i].next_after_ms(ms)
     return answers
 
 
-def _range(instants_ms: Sequence[int]) -> tuple[int, int]:
-    """First and last instant; a claim gives them in order, which is cheaper to see than to find."""
-    if all(map(le, instants_ms, islice(instants_ms, 1, None))):
-        first, last = instants_ms[0], instants_ms[-1]
-    else:
-        first, last = min(instants_ms), max(instants_ms)
-    check_asked(first)
-    check_asked(last)
-    return first, last
-
-
 def _answers(
     cores: set[WallCore], first_ms: int, last_ms: int
-) -> tuple[dict[WallCore | None, int | None], dict[WallCore | None, list[int]]]:
+) -> tuple[dict[WallCore | None, int], dict[WallCore | None, list[int]]]:
     """Rules with one answer for all instants, and those with several, given in order."""
-    settled: dict[WallCore | None, int | None] = {}
+    settled: dict[WallCore | None, int] = {}
     several: dict[WallCore | None, list[int]] = {}
     after = first_ms // 1000
     for core in cores:
         found = core.next_seconds(after) * 1000
-        if found > last_ms:
-            settled[core] = found if found < END_MS else None
-        else:
+        if found <= last_ms:
             several[core] = _fires(core, found, last_ms)
+        elif found < END_MS:
+            settled[core] = found
     return settled, several
 
 
@@ -80,7 +69,7 @@ def _positions(answers: list[int | None]) -> Iterator[int]:
     i = -1
     while True:
         try:
-            i = answers.index(_ASK, i + 1)
+            i = answers.index(None, i + 1)
         except ValueError:
             return
         yield i

@@ -83,11 +83,8 @@ def claim_due(
             return []
         moves = advance(rows, now)
         _write(db, moves, now)
-        claimed = [
-            claimed_from(row, move)
-            for row, move in zip(rows, moves, strict=True)
-            if move.error is None
-        ]
+        pairs = zip(rows, moves, strict=True)
+        claimed = [claimed_from(row, move) for row, move in pairs if move.error is None]
         if claim_id is not None:
             claimed = _record(db, claimed, claim_id, now)
         # Rows that could not be evaluated are out of the due range now: look behind them.
