@@ -381,6 +381,7 @@ def test_dependency_missing_from_the_lock_is_refused() -> None:
         ('C01 = "replaced by "', "expected 'replaced by"),
         ('# x\nC01 = ["tests/test_tidy.py::test_gone"]', "toml:2: C01: no such test"),
         ('C01 = ["tests/gone.py::test_links"]', "no such test"),
+        ('C01 = "replaced by x: tests/test_tidy.py::test_gone, y"', "py::test_gone"),
     ],
 )
 def test_bad_requirements_are_refused(text: str, complaint: str) -> None:
@@ -394,6 +395,7 @@ def test_bad_requirements_are_refused(text: str, complaint: str) -> None:
         '"later"',
         '"later: needs a store"',
         '"replaced by one ledger"',
+        '"later: a store; the rest is tests/test_tidy.py::test_links."',
         '["tests/test_tidy.py::test_links", "tests/test_tidy.py::test_text[leftovers]"]',
     ],
 )

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -203,4 +204,21 @@ class TestCheckpoints:
         writer.execute("ROLLBACK")
         writer.close()
         assert checkpoint(store._engine)
+        asyncio.run(store.close())
+
+
+def test_claim_ids_of_two_namespaces_do_not_meet(postgres_url: str) -> None:
+    """One application holds the lock of a claim id; the other, with the same id, does not wait."""
+    stores = [open_store(postgres_url, namespace=name) for name in ("billing", "crm")]
+    billing, crm = (cast(SqlStore, store) for store in stores)
+    with billing._engine.begin() as connection:
+        billing._dialect.guard_claim(connection, billing._tables, "one")
+        with crm._engine.begin() as other:
+            other.execute(text("SET LOCAL lock_timeout = '1s'"))
+            crm._dialect.guard_claim(other, crm._tables, "one")
+            taken = other.execute(
+                text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            ).scalar()
+    assert taken == 2
+    for store in stores:
         asyncio.run(store.close())

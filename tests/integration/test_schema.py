@@ -3,21 +3,23 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy import Integer, create_engine, event, inspect, text
 from sqlalchemy.engine import Engine, make_url
 
 from duly.cli import main
 from duly.errors import BackendUnavailable, InvalidInput
+from duly.store import ScheduleKey
 from duly.stores import open_store
 from duly.stores.sql.migrate import migrations
 from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
-from duly.stores.upkeep import print_schema
+from tests.rows import NOON_MS, rows
 
 ROOT = Path(__file__).parent.parent.parent
 OPEN = (
@@ -58,6 +60,49 @@ def test_migrated_database_has_the_declared_columns(url: str) -> None:
     engine.dispose()
 
 
+def test_index_table_has_its_types_and_indexes(url: str) -> None:
+    close(url)
+    engine = plain_engine(url)
+    inspector = inspect(engine)
+    is_file = url.startswith("sqlite")
+    columns = inspector.get_columns("duly_schedule_index")
+    types = {column["name"]: type(column["type"]).__name__ for column in columns}
+    words = {name for name, kind in types.items() if kind == "TEXT"}
+    instants = {
+        name for name, kind in types.items() if kind == ("INTEGER" if is_file else "BIGINT")
+    }
+    assert words >= {"schedule_id", "flow", "scope", "name", "trigger_json", "zone"}
+    assert instants >= {"nominal_ms", "run_at_ms", "version"}
+    indexes = {
+        index["name"]: (index["column_names"], bool(index["unique"]))
+        for index in inspector.get_indexes("duly_schedule_index")
+    }
+    assert indexes["duly_schedule_index_key"] == (["flow", "scope", "name"], True)
+    assert indexes["duly_schedule_index_due"] == (["run_at_ms", "priority", "schedule_id"], False)
+    if is_file:
+        with engine.connect() as connection:
+            made = connection.execute(
+                text("SELECT sql FROM sqlite_master WHERE name = 'duly_schedule_index'")
+            ).scalar_one()
+        assert made.endswith("WITHOUT ROWID")
+    engine.dispose()
+
+
+def test_every_instant_is_a_whole_number(url: str) -> None:
+    close(url)
+    engine = plain_engine(url)
+    inspector = inspect(engine)
+    kinds = {
+        f"{table}.{column['name']}": column["type"]
+        for table in inspector.get_table_names()
+        for column in inspector.get_columns(table)
+        if column["name"].endswith(("_ms", "_at"))
+    }
+    engine.dispose()
+    assert "duly_schedule_events.at_ms" in kinds
+    assert [name for name, kind in kinds.items() if not isinstance(kind, Integer)] == []
+
+
 def test_second_start_changes_nothing(url: str) -> None:
     close(url)
     engine = plain_engine(url)
@@ -81,16 +126,37 @@ def test_concurrent_starters_apply_it_once(url: str) -> None:
 
 def test_skip_schema_init_runs_no_ddl(url: str) -> None:
     seen: list[str] = []
-    event.listen(Engine, "before_cursor_execute", lambda *a: seen.append(a[2]))
-    with pytest.raises(BackendUnavailable, match=r"duly_schema does not exist.*duly schema init"):
-        open_store(url, skip_schema_init=True)
-    assert not [statement for statement in seen if "CREATE" in statement.upper()]
+
+    def note(*event_arguments: Any) -> None:
+        seen.append(event_arguments[2])
+
+    def changes_of(start: Callable[[], object]) -> list[str]:
+        seen.clear()
+        start()
+        assert seen
+        words = ("CREATE", "ALTER", "DROP")
+        return [statement for statement in seen if statement.upper().startswith(words)]
+
+    def skip_on_an_empty_one() -> None:
+        said = r"duly_schema does not exist.*duly schema init"
+        with pytest.raises(BackendUnavailable, match=said):
+            open_store(url, skip_schema_init=True)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert changes_of(skip_on_an_empty_one) == []
+        assert changes_of(lambda: close(url)) != []
+        assert changes_of(lambda: close(url, skip_schema_init=True)) == []
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
 
 
 def test_printed_schema_can_be_run_by_hand(url: str) -> None:
+    printed = CliRunner().invoke(main, ["schema", "print", url])
+    assert printed.exit_code == 0
     engine = plain_engine(url)
     with engine.begin() as connection:
-        for statement in print_schema(url).split(";\n"):
+        for statement in printed.output.rstrip().split(";\n"):
             connection.exec_driver_sql(statement.rstrip(";"))
     engine.dispose()
     close(url, skip_schema_init=True)
@@ -104,6 +170,24 @@ def test_missing_table_is_named(url: str) -> None:
     engine.dispose()
     with pytest.raises(BackendUnavailable, match="duly_schedule_index does not exist"):
         open_store(url, skip_schema_init=True)
+
+
+def test_calls_name_a_missing_table(url: str) -> None:
+    store = open_store(url)
+    engine = plain_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE duly_schedule_index"))
+    engine.dispose()
+    (row,) = rows(1, "{}")
+    said = r"no such table: duly_schedule_index|\"duly_schedule_index\" does not exist"
+    for call in (
+        lambda: store.upsert(row),
+        lambda: store.remove(ScheduleKey(row.flow, row.scope, row.name)),
+        lambda: store.claim_due(NOON_MS),
+    ):
+        with pytest.raises(BackendUnavailable, match=said):
+            asyncio.run(call())
+    asyncio.run(store.close())
 
 
 @pytest.mark.parametrize(
@@ -144,6 +228,20 @@ def test_namespaces_do_not_meet(url: str) -> None:
     assert is_file or {"billing", "crm"} <= set(inspect(engine).get_schema_names())
     assert "duly_schedule_index" not in names
     engine.dispose()
+
+
+def test_namespaces_have_their_own_rows_and_claims(url: str) -> None:
+    billing, crm = (open_store(url, namespace=name) for name in ("billing", "crm"))
+    (row,) = rows(1, '{"kind":"cron","expression":"0 12 * * *"}')
+    asyncio.run(billing.upsert(row))
+    assert asyncio.run(crm.list_rows()) == []
+    asyncio.run(crm.upsert(row))
+    taken = [asyncio.run(each.claim_due(NOON_MS, claim_id="one")) for each in (billing, crm)]
+    assert [len(claimed) for claimed in taken] == [1, 1]
+    asyncio.run(billing.remove(ScheduleKey(row.flow, row.scope, row.name)))
+    assert len(asyncio.run(crm.list_rows())) == 1
+    for each in (billing, crm):
+        asyncio.run(each.close())
 
 
 @pytest.mark.parametrize("namespace", ["", "Billing", "a-b", "1x", 'x"; DROP', "x" * 40])

@@ -1,4 +1,4 @@
-"""The due query is an index range scan: its cost follows what is due, not what is stored."""
+"""Plans: what is due is an index range scan, what an attribute finds is an index search."""
 
 import asyncio
 import re
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, insert
 
 from duly import cron
 from duly.occurrences import trigger_text
 from duly.stores import open_store
+from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, fill
 
@@ -21,11 +22,14 @@ DUE = 10
 
 
 class Recorder:
-    """The statements of an engine, with their parameters."""
+    """The statements of an engine with their parameters, and its transactions."""
 
     def __init__(self, engine: Engine) -> None:
         self.statements: list[tuple[str, Any]] = []
+        self.transactions: list[str] = []
         event.listen(engine, "before_cursor_execute", self._note)
+        for moment in ("begin", "commit", "rollback"):
+            event.listen(engine, moment, lambda *_, said=moment: self.transactions.append(said))
 
     def _note(
         self, _c: object, _k: object, statement: str, parameters: Any, *_rest: object
@@ -36,7 +40,7 @@ class Recorder:
     def verbs(self) -> list[str]:
         return [statement.split()[0] for statement, _ in self.statements]
 
-    def due_query(self) -> tuple[str, Any]:
+    def query(self) -> tuple[str, Any]:
         (found,) = [each for each in self.statements if each[0].startswith("SELECT")]
         return found
 
@@ -61,7 +65,7 @@ async def _check_postgresql(url: str) -> None:
         connection.exec_driver_sql("VACUUM ANALYZE duly_schedule_index")
     recorder = Recorder(store._engine)
     await store.claim_due(NOON_MS - 1)  # nothing due yet: the plan can be asked about afterwards
-    statement, parameters = recorder.due_query()
+    statement, parameters = recorder.query()
     parameters = {
         name: NOON_MS if value == NOON_MS - 1 else value for name, value in parameters.items()
     }
@@ -90,7 +94,7 @@ def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None
             connection.exec_driver_sql("VACUUM ANALYZE duly_schedule_index")
         recorder = Recorder(store._engine)
         await store.claim_due()
-        statement, parameters = recorder.due_query()
+        statement, parameters = recorder.query()
         with store._engine.begin() as connection:
             explained = connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)
             plan = "\n".join(row[0] for row in explained)
@@ -108,13 +112,41 @@ def test_sqlite_searches_the_due_index(tmp_path: Path) -> None:
     store, recorder, claimed = asyncio.run(claim_and_record(url))
     asyncio.run(store.close())
     assert claimed == DUE
-    statement, parameters = recorder.due_query()
+    statement, parameters = recorder.query()
     with sqlite3.connect(tmp_path / "plan.db") as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
     connection.close()
     text = "\n".join(str(row[3]) for row in plan)
     assert re.search(r"SEARCH \w+ USING INDEX duly_schedule_index_due \(run_at_ms[<>]", text), text
     assert "TEMP B-TREE" not in text, text
+
+
+def test_sqlite_takes_the_same_steps_however_much_is_stored(tmp_path: Path) -> None:
+    assert steps_of_a_claim(tmp_path / "few.db", 1_000) == steps_of_a_claim(
+        tmp_path / "many.db", STORED
+    )
+
+
+def steps_of_a_claim(file: Path, stored: int) -> int:
+    """How many steps the due query takes in SQLite's virtual machine."""
+    url, steps = f"sqlite:///{file}", 0
+    asyncio.run(fill(url, DUE, DAILY, waiting=stored))
+    store, recorder, _ = asyncio.run(claim_and_record(url, NOON_MS - 1))
+    asyncio.run(store.close())
+    statement, asked = recorder.query()
+    parameters = [NOON_MS if value == NOON_MS - 1 else value for value in asked]
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection = sqlite3.connect(file)
+    connection.set_progress_handler(step, 1)
+    assert len(connection.execute(statement, parameters).fetchall()) == DUE
+    connection.close()
+    assert steps > DUE
+    return steps
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
@@ -129,7 +161,52 @@ def test_claim_is_one_select_and_one_update(
     assert claimed == 100
     began = ["BEGIN"] if is_file else []
     assert recorder.verbs == [*began, "SELECT", "UPDATE"]
+    assert recorder.transactions == ["begin", "commit"]
     if is_file:
         assert recorder.statements[0][0] == "BEGIN IMMEDIATE"
     else:
         assert recorder.statements[0][0].endswith("FOR UPDATE SKIP LOCKED")
+
+
+async def fill_documents(store: SqlStore) -> None:
+    """Ten thousand products; every second one has a project."""
+    names = [f"{number:05}" for number in range(10_000)]
+    document = {"collection": "products", "body": "{}", "version": 1}
+    times = {"created_at_ms": NOON_MS, "updated_at_ms": NOON_MS}
+    documents = [
+        document | times | {"scope": f"user:{name}", "name": name, "id": name} for name in names
+    ]
+    entry = {"collection": "products", "attribute": "project"}
+    entries = [
+        entry | {"value": f"p{name}", "scope": f"user:{name}", "name": name} for name in names[::2]
+    ]
+
+    def write(db: Db) -> None:
+        db.connection.execute(insert(db.tables.resources), documents)
+        db.connection.execute(insert(db.tables.resource_index), entries)
+        db.connection.exec_driver_sql("ANALYZE")
+
+    await store._run(write)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(("value", "found"), [("p04200", ["04200"]), ("unknown", [])])
+def test_find_is_one_search(
+    backend: str, value: str, found: list[str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_file = backend == "sqlite"
+    url = f"sqlite:///{tmp_path}/x.db" if is_file else request.getfixturevalue("postgres_url")
+    store = cast(SqlStore, open_store(url))
+    asyncio.run(fill_documents(store))
+    recorder = Recorder(store._engine)
+    documents = asyncio.run(store.find_documents("products", "project", value))
+    assert [document.name for document in documents] == found
+    statement, parameters = recorder.query()
+    asked = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
+    with store._engine.begin() as connection:
+        plan = str(connection.exec_driver_sql(f"{asked} {statement}", parameters).all())
+    asyncio.run(store.close())
+    # In SQLite the entries are their primary key: a table WITHOUT ROWID.
+    by = "USING PRIMARY KEY (collection=? AND attribute=? AND value=?)"
+    assert (by if is_file else "using duly_resource_index_pkey") in plan, plan
+    assert ("SCAN" if is_file else "Seq Scan") not in plan, plan

@@ -98,6 +98,9 @@ def _entry_problems(entry: object, test_exists: Callable[[str], bool]) -> Iterat
         yield "expected a list of test ids, 'replaced by …' or 'later'"
     elif entry != "later" and not re.match(r"(?:replaced by|later:) \S", entry):
         yield f"{entry!r}: expected 'replaced by <reason>', 'later' or 'later: <reason>'"
+    else:
+        named = re.findall(r"[\w/]+\.py(?:::\w+)+", entry)
+        yield from (f"no such test: {test}" for test in named if not test_exists(test))
 
 
 def _line_of(text: str, number: str) -> int:

@@ -1,5 +1,7 @@
 """Ids: version 7 by the book, and sorted by time."""
 
+import subprocess
+import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -41,3 +43,18 @@ def test_a_later_millisecond_sorts_later(ms: int, more: int, chance: bytes) -> N
 def test_ids_of_one_millisecond_differ() -> None:
     clock = ManualClock(START)
     assert len({new_id("", clock=clock) for _ in range(1_000)}) == 1_000
+
+
+def test_ids_of_many_processes_differ() -> None:
+    """Also where both clocks stand still at the same instant: chance decides, not time."""
+    code = (
+        "from datetime import UTC, datetime; from duly.ids import new_id; "
+        "from duly.testing import ManualClock; "
+        "clock = ManualClock(datetime(2026, 5, 4, tzinfo=UTC)); "
+        "print(*(new_id('sch_', clock=clock) for _ in range(5_000)))"
+    )
+    command = [sys.executable, "-c", code]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    made = [each for process in running for each in process.communicate()[0].split()]
+    assert len(made) == len(set(made)) == 10_000
+    assert all(each.startswith("sch_") for each in made)

@@ -78,6 +78,8 @@ def test_create_stores_a_schedule_and_its_row(mine: ScopedSchedules, store: Memo
     assert run(mine.get("weekly-digest")) == made
     assert next_times(store) == {"weekly-digest": datetime(2026, 5, 11, 7, 0, tzinfo=UTC)}
     assert run(store.get_schedule(ScheduleKey("mail", "user:u_7", "weekly-digest"))) == made
+    (row,) = run(store.list_rows())
+    assert row.nominal_ms == 1_778_482_800_000  # 2026-05-11 09:00 in Berlin, by hand
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,18 @@ def test_everything_that_can_be_said(mine: ScopedSchedules) -> None:
 def test_one_made_disabled_has_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
     assert run(mine.create("n", HOURLY, action="send", enabled=False)).state == "paused"
     assert next_times(store) == {}
+
+
+def test_one_fired_from_outside_needs_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
+    made = run(mine.create("n", HOURLY, action="send", hand_over="external"))
+    seen = [next_times(store)]
+    changed = run(mine.update("n", trigger="30 * * * *"))
+    seen.append(next_times(store))
+    assert [each.state for each in (made, changed)] == ["external"] * 2
+    assert run(mine.get("n")) == changed
+    assert run(store.index_health()).is_healthy
+    assert run(mine.delete("n")) is True
+    assert seen == [{}, {}]
 
 
 def test_what_is_over_is_finished_at_once(mine: ScopedSchedules, store: MemoryStore) -> None:
@@ -605,15 +619,29 @@ def test_pages(mine: ScopedSchedules, store: MemoryStore) -> None:
         run(mine.list(limit=0))
 
 
+def test_only_a_scope_can_be_asked_for_its_schedules(store: MemoryStore) -> None:
+    schedules = ScheduleCollection(store, "mail")
+    for owner in ("u", "v"):
+        run(schedules.of(user(owner)).create(f"of-{owner}", HOURLY, action="send"))
+    assert [each.name for each in run(schedules.of(user("u")).list())] == ["of-u"]
+    public = {name for name in dir(ScheduleCollection) if not name.startswith("_")}
+    assert public == {"of", "definition"}, "a new call: does it give schedules of all scopes?"
+
+
 def test_products_of_one_user_fire_by_themselves(store: MemoryStore, clock: ManualClock) -> None:
     mine = ScheduleCollection(store, "posts").of(user("u"))
     run(mine.create("lamp/x", weekly({"tue": "09:00", "thu": "09:00"}), action="post"))
     run(mine.create("lamp/threads", weekly({"mon": "09:00"}), action="post"))
     run(mine.create("desk/x", weekly({"tue": "09:00", "wed": None}), action="post"))
     fired: list[tuple[str, str]] = []
-    for _ in range(7 * 24 * 4):
-        clock.advance(minutes=15)
-        fired += [(each.name, f"{clock.now():%a %H:%M}") for each in run(store.claim_due())]
+
+    async def ask_every_minute_for_a_week() -> None:
+        for _ in range(7 * 24 * 60):
+            clock.advance(minutes=1)
+            now = f"{clock.now():%a %H:%M}"
+            fired.extend((each.name, now) for each in await store.claim_due())
+
+    run(ask_every_minute_for_a_week())
     assert sorted(fired) == [
         ("desk/x", "Tue 09:00"),
         ("lamp/threads", "Mon 09:00"),

@@ -42,8 +42,8 @@ class Dialect(Protocol):
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
         """Hold off other starters until this transaction ends."""
 
-    def guard_claim(self, connection: Connection, claim_id: str) -> None:
-        """Hold off other claims with the same id until this transaction ends."""
+    def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
+        """Hold off this namespace's other claims with the same id until the transaction ends."""
 
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""

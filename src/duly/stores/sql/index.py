@@ -73,7 +73,7 @@ def claim_due(
     """Take rows whose run time has come, oldest first, and advance them."""
     check_claim(now_ms, limit, claim_id)
     if claim_id is not None:
-        db.dialect.guard_claim(db.connection, claim_id)
+        db.dialect.guard_claim(db.connection, db.tables, claim_id)
         earlier = claimed_before(db, claim_id)
         if earlier:
             return earlier

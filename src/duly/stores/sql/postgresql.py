@@ -83,9 +83,9 @@ class PostgresqlDialect:
         if schema is not None:
             connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
 
-    def guard_claim(self, connection: Connection, claim_id: str) -> None:
+    def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """A transaction-scoped advisory lock on the claim id."""
-        self._lock(connection, f"duly claim {claim_id}")
+        self._lock(connection, f"duly claim {tables.schema.schema} {claim_id}")
 
     def _lock(self, connection: Connection, name: str) -> None:
         connection.execute(

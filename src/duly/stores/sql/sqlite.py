@@ -96,7 +96,7 @@ class SqliteDialect:
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
         """Nothing to do: BEGIN IMMEDIATE already keeps every other writer out."""
 
-    def guard_claim(self, connection: Connection, claim_id: str) -> None:
+    def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
 
     def insert_or_ignore(self, table: Table) -> Any:

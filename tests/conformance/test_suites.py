@@ -1,0 +1,38 @@
+"""Every backend runs every suite: a test named in the package stands for all of them."""
+
+import importlib
+import pkgutil
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from duly.testing import conformance
+from duly.testing.conformance import StoreConformance
+from tests.conformance import test_memory, test_postgres, test_sqlite
+
+
+def classes_with_cases() -> set[type]:
+    """Every class of the package that has tests of its own."""
+    found: set[type] = set()
+    for each in pkgutil.iter_modules(conformance.__path__, f"{conformance.__name__}."):
+        values = vars(importlib.import_module(each.name)).values()
+        found.update(v for v in values if isinstance(v, type) and issubclass(v, StoreConformance))
+    return {each for each in found if any(name.startswith("test_") for name in vars(each))}
+
+
+def classes_run(backend: ModuleType | SimpleNamespace) -> set[type]:
+    """What the test classes of a backend inherit from."""
+    tests = [value for name, value in vars(backend).items() if name.startswith("Test")]
+    return {each for test in tests for each in test.__mro__}
+
+
+@pytest.mark.parametrize("backend", [test_memory, test_sqlite, test_postgres])
+def test_every_backend_passes_every_suite(backend: ModuleType) -> None:
+    assert classes_with_cases() - classes_run(backend) == set()
+
+
+def test_a_suite_left_out_is_noticed() -> None:
+    partial = SimpleNamespace(TestIndex=test_memory.TestIndex)
+    missing = {each.__name__ for each in classes_with_cases() - classes_run(partial)}
+    assert {"DocumentConformance", "ProcessConformance", "WriteCases"} <= missing
+    assert "ClaimCases" not in missing
