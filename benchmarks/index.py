@@ -59,8 +59,10 @@ class Size:
     stored: tuple[int, ...]
 
 
-FULL = Size(20_000, (1_000, 100), 5, jobs=400, ticks=150, stored=(1_000, 100_000, 1_000_000))
-QUICK = Size(400, (100, 50), 2, jobs=20, ticks=3, stored=(1_000, 2_000))
+FULL = Size(
+    20_000, (10_000, 1_000, 100), 5, jobs=400, ticks=150, stored=(1_000, 100_000, 1_000_000)
+)
+QUICK = Size(400, (400, 100), 2, jobs=20, ticks=3, stored=(1_000, 2_000))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

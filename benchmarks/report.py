@@ -109,7 +109,7 @@ def write_json(path: Path, results: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars on a log scale, one colour per series, in groups.
+    """Bars, one colour per series, in groups; on a log scale unless the figures are alike.
 
     A value of None is written as n/a; a series that a group does not have leaves a gap.
     """
@@ -120,6 +120,7 @@ class Chart:
     groups: Mapping[str, Mapping[str, float | None]]
     better: Literal["less", "more"] = "less"
     colours: Sequence[str] = COLOURS
+    is_log: bool = True
 
     def write_png(self, path: Path) -> None:
         """Draw it, without a display."""
@@ -132,11 +133,14 @@ class Chart:
         """Draw it in a place of its own, without a legend."""
         values = [v for group in self.groups.values() for v in group.values() if v is not None]
         lowest, highest = min(values) / 3, max(values) * 3
+        if not self.is_log:
+            lowest, highest = 0, max(values) * 1.1
         for k, name in enumerate(self.series):
             self._draw_series(axes, k, name, lowest)
-        axes.set_yscale("log")
+        scale = "log" if self.is_log else "linear"
+        axes.set_yscale(scale)
         axes.set_ylim(lowest, highest)
-        axes.set_ylabel(f"{self.unit} (log scale, {self.better} is better)")
+        axes.set_ylabel(f"{self.unit} ({scale} scale, {self.better} is better)")
         axes.set_xticks(range(len(self.groups)), list(self.groups))
         axes.set_title(self.title, loc="left")
         axes.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
@@ -150,10 +154,21 @@ class Chart:
         heights = [lowest if value is None else value for _, value in own]
         axes.bar(places, heights, width * 0.92, color=self.colours[k], label=name)
         for place, height, (_, value) in zip(places, heights, own, strict=True):
-            text = "n/a" if value is None else f"{value:.3g}"
             axes.annotate(
-                text, (place, height), (0, 2), textcoords="offset points", ha="center", size=8
+                _label(value),
+                (place, height),
+                (0, 2),
+                textcoords="offset points",
+                ha="center",
+                size=8,
             )
+
+
+def _label(value: float | None) -> str:
+    """Three digits where they say enough, never a power of ten."""
+    if value is None:
+        return "n/a"
+    return f"{value:.3g}" if value < 1_000 else f"{value:,.0f}"
 
 
 def write_png(path: Path, charts: Sequence[Chart], widths: Sequence[float]) -> None:

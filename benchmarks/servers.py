@@ -32,6 +32,13 @@ OPTIONS = {
 }
 IN_MEMORY = {"tmpfs", "ramfs"}
 
+GUARD = """
+cat
+postmaster=$(head -n 1 "$1/cluster/data/postmaster.pid") && kill -QUIT "$postmaster"
+while kill -0 "$postmaster"; do sleep 0.1; done
+rm -rf "$1"
+"""
+
 
 class NoServer(Exception):
     """PostgreSQL did not start."""
@@ -50,10 +57,29 @@ def scratch_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="duly-bench-", dir=next(on_disk, usual)))
     # PostgreSQL may run as somebody else, who has to reach its own folder in here.
     folder.chmod(0o711)
+    with _guarded(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _guarded(folder: Path) -> Iterator[None]:
+    """Stop the cluster of a folder and remove both also when this process is killed.
+
+    A guard of its own session waits for the end of its input, which this process holds.
+    """
+    guard = subprocess.Popen(
+        ["sh", "-c", GUARD, "guard", str(folder)],  # noqa: S607
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        yield folder
+        yield
     finally:
-        shutil.rmtree(folder)
+        guard.communicate()
 
 
 def filesystem(folder: Path) -> str:
