@@ -103,7 +103,8 @@ def peers_text(figures: Sequence[Figures], jobs: int) -> str:
         "Measured is its _process_jobs(): it reads the due jobs of its SQLAlchemyJobStore, hands "
         "them to an\nexecutor that returns at once, and stores each next time. Jobs were stored "
         "and set due before;\nmisfire_grace_time=None, coalesce=True. SQLite as SQLAlchemy opens "
-        "it (rollback journal,\nsynchronous=FULL), and with the pragmas that duly sets (WAL, FULL).\n"
+        "it (rollback journal,\nsynchronous=FULL), and with the pragmas that duly sets (WAL, "
+        "FULL).\n"
         "It takes everything due at once, so duly does too, as far as a claim reaches."
     )
     return "\n\n".join([title, table([["", "fires per second", "×"], *lines]), footing])
