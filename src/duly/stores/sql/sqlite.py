@@ -108,9 +108,13 @@ class SqliteDialect:
     ) -> None:
         """One prepared statement, executed for each row; straight to the driver, as it is hot."""
         prefix, _ = self.names(tables)
+        statement = (
+            f"UPDATE {prefix}schedule_index "  # noqa: S608
+            "SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, version = version + 1 "
+            "WHERE schedule_id = ?"
+        )
         connection.exec_driver_sql(
-            f"UPDATE {prefix}schedule_index SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, "  # noqa: S608
-            "version = version + 1 WHERE schedule_id = ?",
+            statement,
             [(move.nominal_ms, move.run_at_ms, move.runs_left, move.schedule_id) for move in moves],
         )
 
