@@ -131,7 +131,7 @@ def ticks_text(figures: Sequence[Figures]) -> str:
 
 def rates_chart(figures: Sequence[Figures]) -> Chart:
     groups: dict[str, dict[str, float | None]] = {
-        f"{each.name}\nbatches of {drains.batch:,}": {
+        f"{each.name}\nby {drains.batch:,}": {
             name: rates.median for name, rates in drains.by_name().items()
         }
         for each in figures
