@@ -96,7 +96,7 @@ def _bars(singles: Sequence[Single], bulk: Bulk) -> list[Bar]:
             for peer, limit in AT_LEAST.items()
             for single in singles
         ),
-        Bar("bulk-vs-croniter", bulk.ratio(), BULK_AT_LEAST),
+        Bar("bulk-vs-croniter-per-row", bulk.ratio(), BULK_AT_LEAST),
     ]
 
 
