@@ -12,7 +12,7 @@ from benchmarks.index_apscheduler import APSCHEDULER
 from benchmarks.index_places import Place, make_schema
 from benchmarks.index_rows import NOW_MS, Backlog, Move
 from duly.occurrences import TRIGGER_VERSION
-from duly.stores.sql.sqlite import CHECKPOINT_BYTES
+from duly.stores.sql.sqlite import CACHE_KIB, CHECKPOINT_BYTES
 
 PAGE_BYTES = 4096
 SELECT = (
@@ -128,7 +128,8 @@ class SqlitePlace:
 
 
 def _make_durable(connection: sqlite3.Connection) -> None:
-    """As Duly's own connections are, with a checkpoint after as much WAL as there."""
+    """As Duly's own connections are: as much cache, a checkpoint after as much WAL."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_BYTES // PAGE_BYTES}")

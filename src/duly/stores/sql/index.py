@@ -37,7 +37,7 @@ def upsert(db: Db, row: IndexRow) -> None:
     found = db.connection.execute(select(table).where(here).with_for_update()).first()
     values = row_values(row)
     if found is None or found.schedule_id != row.schedule_id:
-        _refuse_second_row(db, row)
+        _refuse_second_row(db, row, here)
     if found is None:
         db.connection.execute(insert(table).values(values | {"version": 1, "error": None}))
         return
@@ -48,10 +48,11 @@ def upsert(db: Db, row: IndexRow) -> None:
     db.connection.execute(update(table).where(here).values(values))
 
 
-def _refuse_second_row(db: Db, row: IndexRow) -> None:
+def _refuse_second_row(db: Db, row: IndexRow, here: ColumnElement[bool]) -> None:
+    # Another writer may have stored this very row meanwhile; the insert meets it and tries again.
     table = db.tables.schedule_index
     statement = select(table.c.flow, table.c.scope, table.c.name).where(
-        table.c.schedule_id == row.schedule_id
+        table.c.schedule_id == row.schedule_id, ~here
     )
     other = db.connection.execute(statement).first()
     if other is not None:
