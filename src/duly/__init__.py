@@ -15,8 +15,8 @@ from duly.errors import (
     UnknownTrigger,
 )
 from duly.occurrences import Claimed, IndexRow
-from duly.outcomes import RetryPolicy
 from duly.resources import ResourceCollection, ScheduleCollection
+from duly.retries import RetryPolicy
 from duly.schedules import Misfire, Policies
 from duly.scopes import SYSTEM, Scope, user, workspace
 from duly.settings import Settings

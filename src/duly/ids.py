@@ -1,6 +1,7 @@
 """New ids: a readable prefix and a UUID of version 7.
 
-Ids made later sort later, by the millisecond; within one millisecond, chance decides.
+Ids made later sort later, by the millisecond; within one millisecond, chance decides. Ids that are
+made together sort in the order they are made.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 from secrets import token_bytes
 
 from duly.clock import Clock, SystemClock
+from duly.errors import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+MAX_NEW = 1 << 25
 
 
 def new_id(
@@ -23,3 +26,26 @@ def new_id(
     chance = int.from_bytes(entropy(10), "big")
     high, low = chance >> 68, chance & ((1 << 62) - 1)
     return f"{prefix}{ms:012x}{0x7000 | high:04x}{(0b10 << 62) | low:016x}"
+
+
+def new_ids(
+    prefix: str,
+    count: int,
+    *,
+    clock: Clock | None = None,
+    entropy: Callable[[int], bytes] = token_bytes,
+) -> list[str]:
+    """Many ids, rising: a counter of 26 bits follows the milliseconds, then 48 of chance.
+
+    The counter starts by chance in its lower half, so that it cannot run over.
+    """
+    if not 0 <= count <= MAX_NEW:
+        raise InvalidInput(f"{count} ids at once; allowed: 0 to {MAX_NEW}")
+    ms = ((clock or SystemClock()).now() - _EPOCH) // _MS
+    chance = int.from_bytes(entropy(10), "big")
+    first = (chance >> 48) & (MAX_NEW - 1)
+    head, tail = f"{prefix}{ms:012x}", f"{chance & ((1 << 48) - 1):012x}"
+    return [
+        f"{head}{0x7000_8000 | (number >> 14) << 16 | number & 0x3FFF:08x}{tail}"
+        for number in range(first, first + count)
+    ]

@@ -13,7 +13,7 @@ from typing import Any, Literal, NewType, get_args
 import msgspec
 
 from duly.errors import InvalidInput
-from duly.outcomes import RetryPolicy
+from duly.retries import RetryPolicy
 from duly.scopes import Scope, check_name, dispatch_id
 from duly.triggers import Trigger, parse_trigger
 from duly.triggers.instants import from_ms, to_ms

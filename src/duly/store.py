@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from duly.job_store import JobStore
 from duly.occurrences import Claimed, IndexRow
 from duly.schedules import DEFAULT_LIMITS, Definition, Limits, Schedule, ScheduleId
 
@@ -32,6 +33,8 @@ class Capabilities:
     """Several processes may work on one database."""
     has_clock: bool
     """The backend's own clock decides what is due."""
+    notifies: bool
+    """listen() hears of new jobs, so that a worker need not ask often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, Protocol):
+class Store(ScheduleIndex, JobStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

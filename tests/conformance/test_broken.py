@@ -33,6 +33,7 @@ from duly.testing.conformance import (
     StoreConformance,
 )
 from duly.testing.conformance.suite import START
+from tests.conformance.broken_jobs import BROKEN_JOBS
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
 """How a case fails; a wrong number of rows to unpack is a ValueError."""
@@ -327,6 +328,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (MendsFromNowOn, ScheduleConformance, "test_emptied_index_is_rebuilt_the_same"),
     (MendsWhatIsNotItsOwn, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
+    *BROKEN_JOBS,
 ]
 
 

@@ -2,10 +2,17 @@
 
 import pytest
 
+from duly.errors import InvalidInput
+from duly.store import Store
 from duly.stores import MemoryStore
 from duly.testing.conformance import (
     DocumentConformance,
+    FairnessConformance,
     IndexConformance,
+    JobConformance,
+    JobProcessConformance,
+    JobTransactionConformance,
+    LockConformance,
     OpenStore,
     ProcessConformance,
     ScheduleConformance,
@@ -32,9 +39,31 @@ class TestSchedules(MemoryBackend, ScheduleConformance):
     pass
 
 
+class TestJobs(MemoryBackend, JobConformance):
+    pass
+
+
+class TestFairness(MemoryBackend, FairnessConformance):
+    pass
+
+
+class TestLocks(MemoryBackend, LockConformance):
+    pass
+
+
 class TestTransactions(MemoryBackend, TransactionConformance):
     pass
 
 
 class TestProcesses(MemoryBackend, ProcessConformance):
+    pass
+
+
+class TestJobTransactions(MemoryBackend, JobTransactionConformance):
+    def test_there_is_nothing_to_join(self, store: Store) -> None:
+        with pytest.raises(InvalidInput):
+            store.insert_jobs_in(object(), [])
+
+
+class TestJobProcesses(MemoryBackend, JobProcessConformance):
     pass

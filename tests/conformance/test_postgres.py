@@ -3,18 +3,25 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import Session
 
 from duly.clock import Clock
 from duly.store import Store
 from duly.stores import open_store as open_by_url
 from duly.testing.conformance import (
     DocumentConformance,
+    FairnessConformance,
     IndexConformance,
+    JobConformance,
+    JobProcessConformance,
+    JobTransactionConformance,
+    LockConformance,
     OpenStore,
     ProcessConformance,
     ScheduleConformance,
@@ -73,19 +80,39 @@ class TestSchedules(PostgresBackend, ScheduleConformance):
     pass
 
 
-class TestTransactions(PostgresBackend, TransactionConformance):
-    @pytest.fixture
-    def begin(self, url: str) -> Begin:
+class TestJobs(PostgresBackend, JobConformance):
+    pass
+
+
+class TestFairness(PostgresBackend, FairnessConformance):
+    pass
+
+
+class TestLocks(PostgresBackend, LockConformance):
+    pass
+
+
+class PostgresCallers(PostgresBackend):
+    @pytest.fixture(params=[Engine.connect, Session], ids=["connection", "session"])
+    def begin(self, url: str, request: pytest.FixtureRequest) -> Begin:
         @contextmanager
-        def begun() -> Iterator[Connection]:
+        def begun() -> Iterator[Any]:
             engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
             try:
-                with engine.begin() as connection:
-                    yield connection
+                with request.param(engine) as caller, caller.begin():
+                    yield caller
             finally:
                 engine.dispose()
 
         return begun
+
+
+class TestTransactions(PostgresCallers, TransactionConformance):
+    pass
+
+
+class TestJobTransactions(PostgresCallers, JobTransactionConformance):
+    pass
 
 
 class TestProcesses(PostgresBackend, ProcessConformance):
@@ -97,3 +124,7 @@ class TestProcesses(PostgresBackend, ProcessConformance):
         claimed = self.runner.run(store.claim_due(START_MS))
         assert [each.name for each in claimed] == ["b", "c"]
         assert [each["name"] for each in holder.ask("go on")] == ["a"]
+
+
+class TestJobProcesses(PostgresBackend, JobProcessConformance):
+    pass

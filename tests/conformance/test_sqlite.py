@@ -3,16 +3,23 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import Session
 
 from duly.clock import Clock
 from duly.store import Store
 from duly.stores import open_store as open_by_url
 from duly.testing.conformance import (
     DocumentConformance,
+    FairnessConformance,
     IndexConformance,
+    JobConformance,
+    JobProcessConformance,
+    JobTransactionConformance,
+    LockConformance,
     OpenStore,
     ProcessConformance,
     ScheduleConformance,
@@ -47,20 +54,44 @@ class TestSchedules(SqliteBackend, ScheduleConformance):
     pass
 
 
-class TestTransactions(SqliteBackend, TransactionConformance):
-    @pytest.fixture
-    def begin(self, url: str) -> Begin:
+class TestJobs(SqliteBackend, JobConformance):
+    pass
+
+
+class TestFairness(SqliteBackend, FairnessConformance):
+    pass
+
+
+class TestLocks(SqliteBackend, LockConformance):
+    pass
+
+
+class SqliteCallers(SqliteBackend):
+    @pytest.fixture(params=[Engine.connect, Session], ids=["connection", "session"])
+    def begin(self, url: str, request: pytest.FixtureRequest) -> Begin:
         @contextmanager
-        def begun() -> Iterator[Connection]:
+        def begun() -> Iterator[Any]:
             engine = create_engine(url)
             try:
-                with engine.begin() as connection:
-                    yield connection
+                with request.param(engine) as caller, caller.begin():
+                    yield caller
             finally:
                 engine.dispose()
 
         return begun
 
 
+class TestTransactions(SqliteCallers, TransactionConformance):
+    pass
+
+
+class TestJobTransactions(SqliteCallers, JobTransactionConformance):
+    pass
+
+
 class TestProcesses(SqliteBackend, ProcessConformance):
+    pass
+
+
+class TestJobProcesses(SqliteBackend, JobProcessConformance):
     pass

@@ -1,14 +1,16 @@
-"""Ids: version 7 by the book, and sorted by time."""
+"""Ids: version 7 by the book, and sorted by time, or by the order they are made in."""
 
 import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.ids import new_id
+from duly.errors import InvalidInput
+from duly.ids import MAX_NEW, new_id, new_ids
 from duly.testing import ManualClock
 
 START = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)
@@ -58,3 +60,48 @@ def test_ids_of_many_processes_differ() -> None:
     made = [each for process in running for each in process.communicate()[0].split()]
     assert len(made) == len(set(made)) == 10_000
     assert all(each.startswith("sch_") for each in made)
+
+
+def test_ids_made_together_are_version_7_uuids() -> None:
+    clock = ManualClock(START)
+    for made in new_ids("job_", 100, clock=clock):
+        number = uuid.UUID(hex=made.removeprefix("job_"))
+        assert (number.version, number.variant) == (7, uuid.RFC_4122)
+        assert made[:16] == new_id("job_", clock=clock)[:16]
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"\x3f"])
+def test_ids_made_together_rise(byte: bytes) -> None:
+    """Also where the counter passes from one part of the id to the next."""
+    count = 1 << 15
+    made = new_ids("job_", count, entropy=lambda size: byte * size)
+    assert made == sorted(made)
+    assert len(set(made)) == count
+    assert {len(each) for each in made} == {36}
+
+
+def test_the_counter_does_not_run_over() -> None:
+    largest = new_ids("", 1, entropy=lambda size: b"\xff" * size)[0]
+    counter = (int(largest[13:16], 16) << 14) | (int(largest[16:20], 16) & 0x3FFF)
+    assert counter + MAX_NEW <= 1 << 26
+
+
+def test_ids_of_two_calls_in_one_millisecond_differ() -> None:
+    clock = ManualClock(START)
+    made = [each for _ in range(100) for each in new_ids("", 100, clock=clock)]
+    assert len(set(made)) == 10_000
+
+
+def test_a_later_call_sorts_later() -> None:
+    clock = ManualClock(START)
+    first = new_ids("", 10, clock=clock, entropy=lambda size: b"\xff" * size)
+    clock.advance(milliseconds=1)
+    second = new_ids("", 10, clock=clock, entropy=lambda size: b"\x00" * size)
+    assert max(first) < min(second)
+
+
+def test_how_many_ids() -> None:
+    assert new_ids("job_", 0) == []
+    for count in (-1, MAX_NEW + 1):
+        with pytest.raises(InvalidInput, match="ids at once"):
+            new_ids("job_", count)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from duly import cron, every, once, weekly
 from duly.errors import InvalidInput, InvalidTrigger, UnknownTrigger
 from duly.occurrences import policies_text
-from duly.outcomes import RetryPolicy
+from duly.retries import RetryPolicy
 from duly.schedules import (
     DEFAULT_LIMITS,
     Definition,

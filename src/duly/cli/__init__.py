@@ -7,6 +7,7 @@ import click
 
 from duly.cli.demo import demo
 from duly.cli.explain import explain
+from duly.cli.run import run
 from duly.cli.schema import schema
 
 __all__ = ["main"]
@@ -21,9 +22,11 @@ def main() -> None:
     Start here:
       duly explain "0 9 * * MON" --tz Europe/Berlin
       duly demo
+      duly run --help
     """
 
 
 main.add_command(explain)
 main.add_command(demo)
+main.add_command(run)
 main.add_command(schema)

@@ -17,7 +17,7 @@ from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import Tables
-from duly.stores.sql.store import unavailable
+from duly.stores.sql.transactions import unavailable
 
 T = TypeVar("T")
 

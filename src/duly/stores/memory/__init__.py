@@ -1,17 +1,15 @@
 """The memory store: the reference that the others are compared with.
 
 Every verb is a plain function of the tables, run under one lock and undone when it raises. It
-holds what one process needs while it lives, and is as slow as it is obvious.
+holds what one process needs while it lives, and is as slow as it is obvious. The verbs about jobs
+are in `job_verbs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from threading import Lock
+from collections.abc import Sequence
 from typing import Any
 
-from duly.clock import Clock, SystemClock
 from duly.errors import InvalidInput
 from duly.occurrences import Claimed, IndexRow
 from duly.schedules import Schedule, ScheduleId
@@ -31,32 +29,18 @@ from duly.store import (
     Written,
 )
 from duly.stores.memory import documents, index, schedules, upkeep
-from duly.stores.memory.tables import Tables
+from duly.stores.memory.job_verbs import JobVerbs
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore:
+class MemoryStore(JobVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
-    capabilities = Capabilities(joins_transaction=False, many_processes=False, has_clock=False)
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._tables = Tables()
-        self._lock = Lock()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[tuple[Tables, int]]:
-        """The tables and the time, for one verb alone; undone when it raises."""
-        with self._lock:
-            before = self._tables.copy()
-            try:
-                yield self._tables, to_ms(self._clock.now())
-            except BaseException:
-                self._tables = before
-                raise
+    capabilities = Capabilities(
+        joins_transaction=False, many_processes=False, has_clock=False, notifies=True
+    )
 
     async def now_ms(self) -> int:
         """The clock that decides: the host's, or the injected one."""

@@ -5,9 +5,13 @@ A copy of the dictionaries is a snapshot, which is all that a transaction needs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal, NamedTuple
 
+from duly.events import Attempt, JobEvent
+from duly.job_store import QueueSettings, WorkerInfo
+from duly.jobs import Job, JobId, WorkerId
 from duly.occurrences import Claimed, IndexRow
 from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
 from duly.scopes import Scope
@@ -16,6 +20,10 @@ from duly.stores.checks import SCHEDULES
 
 DocumentKey = tuple[str, str, str]
 Entries = tuple[tuple[str, str], ...]
+IdempotencyKey = tuple[str, str, str]
+"""(workspace, action, key)."""
+TokenKey = tuple[str, str, int]
+"""(queue, workspace, number); the workspace "" is the queue itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,39 @@ class LedgerEntry:
     claim_id: str
 
 
+class StoredJob(NamedTuple):
+    """A job and where it stands in its queue."""
+
+    job: Job
+    place: int
+
+
+class StoredKey(NamedTuple):
+    """What an idempotency key stands for."""
+
+    job_id: JobId
+    digest: str
+    """Of the input."""
+    expires_at_ms: int
+
+
+class StoredToken(NamedTuple):
+    """A token or a slot as it was last leased."""
+
+    owner: WorkerId
+    fence: int
+    leased_until_ms: int
+    served_at_ms: int
+
+
+class StoredLock(NamedTuple):
+    """A named lock; without an owner it is free, and remembers its fence."""
+
+    owner: str | None
+    fence: int
+    until_ms: int
+
+
 @dataclass(slots=True)
 class Tables:
     """Everything the memory store holds."""
@@ -47,16 +88,18 @@ class Tables:
     events: list[ScheduleEvent] = field(default_factory=list)
     ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
     """By (schedule id, nominal time), in the order of the claims."""
+    jobs: dict[JobId, StoredJob] = field(default_factory=dict)
+    job_events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
+    attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
+    keys: dict[IdempotencyKey, StoredKey] = field(default_factory=dict)
+    queues: dict[str, QueueSettings] = field(default_factory=dict)
+    tokens: dict[TokenKey, StoredToken] = field(default_factory=dict)
+    workers: dict[WorkerId, WorkerInfo] = field(default_factory=dict)
+    locks: dict[str, StoredLock] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""
-        return Tables(
-            dict(self.documents),
-            dict(self.rows),
-            dict(self.errors),
-            list(self.events),
-            dict(self.ledger),
-        )
+        return Tables(*(copy(getattr(self, each.name)) for each in fields(self)))
 
     def drop_row(self, key: ScheduleKey) -> None:
         """Remove a row with its error."""

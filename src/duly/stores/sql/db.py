@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Text,
+    bindparam,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.sql.elements import BindParameter, TextClause
 
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import Tables
@@ -30,3 +42,34 @@ class Db:
         if self.fixed_now_ms is not None:
             return self.fixed_now_ms
         return int(self.connection.execute(select(self.dialect.now_ms())).scalar_one())
+
+    def run(self, statement: str, **values: Any) -> CursorResult[Any]:
+        """Run a statement of plain SQL.
+
+        In it `{p}` is the prefix of table names, `{now}` the deciding clock, `{lock}` and `{skip}`
+        lock the rows found or skip those that others hold, and `IN :name` takes a list of texts.
+        """
+        lists = tuple(name for name, value in values.items() if type(value) is list)
+        clause = _clause(statement, self.dialect, self.tables, lists, self.fixed_now_ms is None)
+        if self.fixed_now_ms is not None and "{now}" in statement:
+            values["now"] = self.fixed_now_ms
+        return self.connection.execute(clause, values)
+
+
+@lru_cache(maxsize=1024)
+def _clause(
+    statement: str, dialect: Dialect, tables: Tables, lists: tuple[str, ...], own_clock: bool
+) -> TextClause:
+    clock = "CAST(:now AS bigint)"
+    if own_clock:
+        clock = str(dialect.now_ms().compile(compile_kwargs={"literal_binds": True}))
+    filled = (
+        statement.replace("{p}", dialect.names(tables)[0])
+        .replace("{now}", clock)
+        .replace("{lock}", dialect.lock)
+        .replace("{skip}", dialect.skip_locked)
+    )
+    expanding: list[BindParameter[Any]] = [
+        bindparam(name, type_=Text, expanding=True) for name in lists if f"IN :{name}" in filled
+    ]
+    return text(filled).bindparams(*expanding)

@@ -6,23 +6,38 @@ ask it; they never ask for its name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
+from duly.job_store import Wake
 from duly.occurrences import Advance
+from duly.outcomes import Finish
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import Tables
 
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
+    from duly.stores.sql.job_claims import Take
+    from duly.stores.sql.job_inserts import JobRow
 
-class Dialect(Protocol):
+
+Lease = tuple[str, int]
+"""Id and fence of a claimed job."""
+
+
+class Dialect(Hashable, Protocol):
     """The differences."""
 
     name: str
     """Of its migration files."""
+    lock: str
+    """At the end of a SELECT: hold the rows until the transaction ends."""
+    skip_locked: str
+    """The same, leaving out rows that others hold."""
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine whose transactions take the locks the verbs rely on."""
@@ -45,6 +60,9 @@ class Dialect(Protocol):
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """Hold off this namespace's other claims with the same id until the transaction ends."""
 
+    def insert(self, table: Table) -> Any:
+        """An INSERT that knows `on_conflict_do_update`."""
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
 
@@ -52,6 +70,23 @@ class Dialect(Protocol):
         self, connection: Connection, tables: Tables, moves: Sequence[Advance]
     ) -> None:
         """Move index rows to their next time, in one statement or one prepared batch."""
+
+    def add_jobs(self, db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
+        """Store new jobs and their events; gives ids and states of those that were new."""
+
+    def take_jobs(self, db: Db, take: Take) -> Sequence[Row[Any]]:
+        """Claim jobs with attempts and events; gives the fields of LeasedJob, best place first."""
+
+    def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
+        """Store ends that are alike; gives the leases that stood."""
+
+    def tell(self, db: Db, hints: set[str]) -> None:
+        """Pass hints to every listener when the transaction commits, where that is possible."""
+
+    def listen(
+        self, url: URL, options: SqlOptions, tables: Tables, wake: Wake
+    ) -> Callable[[], None] | None:
+        """Hear what other processes tell; None where the database cannot."""
 
     def is_race(self, error: DBAPIError) -> bool:
         """The transaction lost a race and was rolled back: running it again is the remedy."""

@@ -17,7 +17,7 @@ from duly.errors import BackendUnavailable
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import SCHEMA_VERSION, Tables
 
-_READABLE_FROM = {1: 1}
+_READABLE_FROM = {1: 1, 2: 1}
 """By schema version: the oldest release's version that can still work on it."""
 
 
@@ -67,8 +67,8 @@ def record_statement(dialect: Dialect, tables: Tables, number: int) -> str:
     readable_from = _READABLE_FROM[number]
     names, values = "version, readable_from, updated_at_ms", f"{number}, {readable_from}, {now}"
     if number == 1:
-        return f"INSERT INTO {table}schema ({names}) VALUES ({values})"  # noqa: S608
-    return f"UPDATE {table}schema SET ({names}) = ({values})"  # noqa: S608
+        return f"INSERT INTO {table}schema ({names}) VALUES ({values})"
+    return f"UPDATE {table}schema SET ({names}) = ({values})"
 
 
 def version(connection: Connection, tables: Tables) -> int | None:

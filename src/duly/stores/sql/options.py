@@ -25,6 +25,10 @@ class SqlOptions:
     """How often an unreachable server is tried at the start, a little later each time."""
     prepared_statements: bool = True
     """PostgreSQL: switch off behind a pooler in transaction mode that does not know them."""
+    notifications: bool = True
+    """PostgreSQL: let workers LISTEN, so that they need not ask often."""
+    listen_url: str | None = None
+    """PostgreSQL: a direct URL for LISTEN, where the store's own goes through a pooler."""
     synchronous: Synchronous = "FULL"
     """SQLite: NORMAL is faster and may lose the last commits when the machine loses power."""
     busy_timeout_ms: int = 30_000

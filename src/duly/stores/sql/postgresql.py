@@ -6,8 +6,8 @@ are transaction-scoped advisory locks, which a transaction-mode pooler keeps int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -21,13 +21,19 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from duly.errors import InvalidInput
+from duly.job_store import Wake
 from duly.occurrences import Advance
+from duly.stores.sql import postgresql_jobs
 from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.postgresql_notices import Listener
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
 
 _RACES = {"40001", "40P01", "23505"}
 """Serialization failure, deadlock, unique violation."""
@@ -37,6 +43,11 @@ class PostgresqlDialect:
     """The differences of PostgreSQL."""
 
     name = "postgresql"
+    lock = "FOR UPDATE"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    add_jobs = staticmethod(postgresql_jobs.add_jobs)
+    take_jobs = staticmethod(postgresql_jobs.take_jobs)
+    end_jobs = staticmethod(postgresql_jobs.end_jobs)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine that sets READ COMMITTED itself, whatever the server's default is."""
@@ -92,6 +103,10 @@ class PostgresqlDialect:
             text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name}
         )
 
+    def insert(self, table: Table) -> Any:
+        """An INSERT that knows `on_conflict_do_update`."""
+        return insert(table)
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()
@@ -102,7 +117,7 @@ class PostgresqlDialect:
         """One UPDATE from four arrays."""
         prefix, _ = self.names(tables)
         statement = text(
-            f"UPDATE {prefix}schedule_index AS i SET nominal_ms = v.nominal_ms, "  # noqa: S608
+            f"UPDATE {prefix}schedule_index AS i SET nominal_ms = v.nominal_ms, "
             "run_at_ms = v.run_at_ms, runs_left = v.runs_left, version = i.version + 1 "
             "FROM unnest(CAST(:ids AS text[]), CAST(:nominal AS bigint[]), "
             "CAST(:run_at AS bigint[]), CAST(:runs_left AS integer[])) "
@@ -119,9 +134,33 @@ class PostgresqlDialect:
             },
         )
 
+    def tell(self, db: Db, hints: set[str]) -> None:
+        """A notice of each; PostgreSQL sends them with the commit."""
+        if hints:
+            channel = _channel(db.tables)
+            db.connection.execute(
+                text(
+                    "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint"
+                ),
+                {"channel": channel, "hints": sorted(hints)},
+            )
+
+    def listen(
+        self, url: URL, options: SqlOptions, tables: Tables, wake: Wake
+    ) -> Callable[[], None] | None:
+        """LISTEN on a connection of its own."""
+        if not options.notifications:
+            return None
+        direct = url if options.listen_url is None else make_url(options.listen_url)
+        return Listener(direct, _channel(tables), wake).close
+
     def is_race(self, error: DBAPIError) -> bool:
         """Somebody else was first; the transaction was rolled back."""
         return isinstance(error, IntegrityError) or getattr(error.orig, "sqlstate", "") in _RACES
 
     def after_commit(self, engine: Engine) -> None:
         """Nothing to do."""
+
+
+def _channel(tables: Tables) -> str:
+    return f"{PREFIX}{tables.schema.schema or ''}_jobs"

@@ -6,11 +6,12 @@ milliseconds since 1970 and end in `_ms`. Narrow hot tables, wide cold ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PREFIX = "duly_"
 
 
@@ -24,6 +25,13 @@ class Tables:
     schedule_index: Table
     schedule_events: Table
     occurrences: Table
+    jobs: Table
+    job_events: Table
+    idempotency: Table
+    queues: Table
+    queue_tokens: Table
+    workers: Table
+    locks: Table
 
     @property
     def metadata(self) -> MetaData:
@@ -91,6 +99,8 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _whole("position"),
             _ms("at_ms"),
         ),
+        **_job_tables(table),
+        **_queue_tables(table),
     )
 
 
@@ -112,6 +122,111 @@ def _index_columns() -> list[Column[object]]:
         _ms("version"),
         _text("error", nullable=True),
     ]
+
+
+def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
+    return {
+        "jobs": table("jobs", *_job_columns()),
+        "job_events": table(
+            "job_events",
+            _text("job_id", primary_key=True),
+            _whole("seq", primary_key=True),
+            _ms("at_ms"),
+            _text("state"),
+            _whole("attempt"),
+            _text("actor", nullable=True),
+            _text("reason", nullable=True),
+            _text("ended_as", nullable=True),
+        ),
+    }
+
+
+def _job_columns() -> list[Column[object]]:
+    return [
+        _text("id", primary_key=True),
+        _text("action"),
+        _text("queue"),
+        _text("workspace"),
+        _text("scope"),
+        _text("state"),
+        _whole("priority"),
+        _ms("place"),
+        _ms("run_at_ms"),
+        _ms("created_at_ms"),
+        _ms("finished_at_ms", nullable=True),
+        _whole("attempts"),
+        _whole("max_attempts"),
+        _whole("careful"),
+        _whole("fence"),
+        _whole("events"),
+        _text("retry"),
+        _ms("timeout_ms"),
+        _text("worker", nullable=True),
+        _ms("lease_until_ms", nullable=True),
+        _whole("cancel_asked"),
+        _text("idempotency_key", nullable=True),
+        _text("schedule_id", nullable=True),
+        _ms("nominal_ms", nullable=True),
+        _text("correlation_id", nullable=True),
+        _text("metadata", nullable=True),
+        _text("input"),
+        _text("result", nullable=True),
+        _text("error", nullable=True),
+        _text("progress", nullable=True),
+    ]
+
+
+def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
+    """What stands around the jobs: keys, queues and their tokens, workers, locks."""
+    return {
+        "idempotency": table(
+            "idempotency",
+            _text("workspace", primary_key=True),
+            _text("action", primary_key=True),
+            _text("idempotency_key", primary_key=True),
+            _text("job_id"),
+            _text("input_digest"),
+            _ms("expires_at_ms"),
+        ),
+        "queues": table(
+            "queues",
+            _text("queue", primary_key=True),
+            _whole("paused"),
+            _text("note", nullable=True),
+            _whole("job_limit", nullable=True),
+            _whole("workspace_limit"),
+        ),
+        "queue_tokens": table(
+            "queue_tokens",
+            _text("queue", primary_key=True),
+            _text("workspace", primary_key=True),
+            _whole("number", primary_key=True),
+            _text("owner"),
+            _ms("fence"),
+            _ms("leased_until_ms"),
+            _ms("served_at_ms"),
+        ),
+        "workers": table(
+            "workers",
+            _text("id", primary_key=True),
+            _text("host"),
+            _ms("pid"),
+            _text("queues"),
+            _whole("slots"),
+            _whole("running"),
+            _whole("stopping"),
+            _ms("started_at_ms"),
+            _ms("beat_at_ms"),
+        ),
+        "locks": table(
+            "locks",
+            _text("name", primary_key=True),
+            _text("owner", nullable=True),
+            _ms("fence"),
+            _ms("locked_until_ms"),
+            _ms("updated_at_ms"),
+        ),
+    }
 
 
 def _text(name: str, *, primary_key: bool = False, nullable: bool = False) -> Column[object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,8 +28,12 @@ from sqlalchemy.pool import QueuePool
 
 from duly.errors import InvalidInput
 from duly.occurrences import Advance
+from duly.stores.sql import sqlite_jobs
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024
 """The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
@@ -50,6 +54,11 @@ class SqliteDialect:
     """The differences of SQLite."""
 
     name = "sqlite"
+    lock = ""
+    skip_locked = ""
+    add_jobs = staticmethod(sqlite_jobs.add_jobs)
+    take_jobs = staticmethod(sqlite_jobs.take_jobs)
+    end_jobs = staticmethod(sqlite_jobs.end_jobs)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine of short transactions; `begin` execution option READ for those that read."""
@@ -99,6 +108,10 @@ class SqliteDialect:
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
 
+    def insert(self, table: Table) -> Any:
+        """An INSERT that knows `on_conflict_do_update`."""
+        return insert(table)
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()
@@ -109,7 +122,7 @@ class SqliteDialect:
         """One prepared statement, executed for each row; straight to the driver, as it is hot."""
         prefix, _ = self.names(tables)
         statement = (
-            f"UPDATE {prefix}schedule_index "  # noqa: S608
+            f"UPDATE {prefix}schedule_index "
             "SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, version = version + 1 "
             "WHERE schedule_id = ?"
         )
@@ -117,6 +130,12 @@ class SqliteDialect:
             statement,
             [(move.nominal_ms, move.run_at_ms, move.runs_left, move.schedule_id) for move in moves],
         )
+
+    def tell(self, db: Db, hints: set[str]) -> None:
+        """Nothing to do: SQLite passes no messages between processes."""
+
+    def listen(self, *_: object) -> None:
+        """Not possible."""
 
     def is_race(self, error: DBAPIError) -> bool:
         """Writers are alone here, but a snapshot taken before another's commit cannot write."""

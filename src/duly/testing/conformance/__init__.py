@@ -2,11 +2,15 @@
 
 `open_store` gives a function from a clock (None: the store's own) to a new, empty Store. Call
 pytest.register_assert_rewrite("duly.testing.conformance") before importing this, for readable
-failures. ProcessConformance also wants a `url` that other processes open the same database by.
+failures. The suites of processes also want a `url` that others open the same database by, those of
+transactions a `begin`.
 """
 
 from duly.testing.conformance.documents import DocumentConformance
 from duly.testing.conformance.index import IndexConformance
+from duly.testing.conformance.job_processes import JobProcessConformance
+from duly.testing.conformance.job_transactions import JobTransactionConformance
+from duly.testing.conformance.jobs import FairnessConformance, JobConformance, LockConformance
 from duly.testing.conformance.processes import ProcessConformance
 from duly.testing.conformance.schedules import ScheduleConformance
 from duly.testing.conformance.suite import OpenStore, StoreConformance
@@ -14,7 +18,12 @@ from duly.testing.conformance.transactions import TransactionConformance
 
 __all__ = [
     "DocumentConformance",
+    "FairnessConformance",
     "IndexConformance",
+    "JobConformance",
+    "JobProcessConformance",
+    "JobTransactionConformance",
+    "LockConformance",
     "OpenStore",
     "ProcessConformance",
     "ScheduleConformance",

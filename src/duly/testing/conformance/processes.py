@@ -33,9 +33,9 @@ PATIENCE_S = 30.0
 class Peer:
     """Another process that has the same store open."""
 
-    def __init__(self, opener: str, url: str) -> None:
+    def __init__(self, program: str, opener: str, url: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "duly.testing.peer", opener, url],
+            [sys.executable, "-m", program, opener, url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,8 +68,10 @@ class Peer:
 Peers = Callable[[int], list[Peer]]
 
 
-class ProcessConformance(StoreConformance):
-    """What holds between processes."""
+class PeerConformance(StoreConformance):
+    """Base of the suites that need other processes."""
+
+    program = "duly.testing.peer"
 
     @pytest.fixture
     def url(self, store: Store) -> str:
@@ -90,7 +92,7 @@ class ProcessConformance(StoreConformance):
         with ExitStack() as ended:
 
             def start(count: int) -> list[Peer]:
-                started = [Peer(opener, url) for _ in range(count)]
+                started = [Peer(self.program, opener, url) for _ in range(count)]
                 for peer in started:
                     ended.callback(peer.kill)
                 for peer in started:
@@ -98,6 +100,10 @@ class ProcessConformance(StoreConformance):
                 return started
 
             yield start
+
+
+class ProcessConformance(PeerConformance):
+    """What holds between processes."""
 
     def upsert(self, store: Store, *names: str) -> None:
         """Rows that are due."""

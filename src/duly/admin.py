@@ -1,0 +1,265 @@
+"""What an operator does: look at jobs, queues and workers, and step in.
+
+Takes wishes about stored jobs; gives views, never payloads. Every loop over many jobs is bounded
+and says where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+
+from msgspec import UNSET, UnsetType
+
+from duly.errors import InvalidInput
+from duly.flows import Action
+from duly.job_store import (
+    MAX_SWEEP,
+    JobCount,
+    JobFilter,
+    JobRefused,
+    QueueSettings,
+    Retention,
+)
+from duly.job_views import (
+    JobDetail,
+    JobView,
+    QueueView,
+    WorkerView,
+    view_detail,
+    view_job,
+    view_queue,
+    view_worker,
+)
+from duly.jobs import Job, JobId, JobState, check_text
+from duly.store import Store
+from duly.wishes import granted, no_such_job
+
+EVERY_JOB = JobFilter()
+ALIVE_MS = 30_000
+PAGE = 100
+MAX_MANY = 10_000
+"""Jobs that one call looks at."""
+MAX_LIMIT = 100_000
+MAX_NOTE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ManyReport:
+    """What became of a wish about many jobs."""
+
+    done: int
+    refused: int
+    """Jobs that were in a state the wish is not for, or were gone."""
+    next_before: JobId | None
+    """Where to go on; None: there is nothing left that the filter names."""
+
+
+class Admin:
+    """Looks at what is stored, and steps in; every view is redacted."""
+
+    def __init__(self, store: Store, *, actions: Mapping[str, Action] | None = None) -> None:
+        self._store = store
+        self._actions = {} if actions is None else actions
+
+    async def jobs(
+        self, which: JobFilter = EVERY_JOB, *, before: JobId | None = None, limit: int = PAGE
+    ) -> list[JobView]:
+        """One page of jobs, newest first; `before` is the last id of the page before."""
+        found = await self._store.list_jobs(which, before=before, limit=limit)
+        return [self._view(job) for job in found]
+
+    async def job(self, job_id: JobId) -> JobDetail:
+        """One job with its events and attempts; NotFound where there is none."""
+        job = await self._store.get_job(job_id)
+        if job is None:
+            raise no_such_job(job_id)
+        events = await self._store.job_events(job_id)
+        attempts = await self._store.job_attempts(job_id)
+        return view_detail(job, events, attempts, self._redact(job))
+
+    async def counts(self) -> list[JobCount]:
+        """Jobs by queue and state."""
+        return await self._store.count_jobs()
+
+    async def cancel(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> JobView:
+        """Cancel what has not begun; ask a running job to stop."""
+        answer = await self._store.cancel_job(job_id, by=by, reason=reason)
+        return self._view(granted(answer, "cancelled"))
+
+    async def retry(
+        self,
+        job_id: JobId,
+        *,
+        reset_attempts: bool = True,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> JobView:
+        """Queue a dead job again, or a waiting one at once."""
+        answer = await self._store.retry_job(
+            job_id, reset_attempts=reset_attempts, by=by, reason=reason
+        )
+        return self._view(granted(answer, "retried"))
+
+    async def delete(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> JobView:
+        """Empty a queued or ended job of its input, result and error."""
+        answer = await self._store.delete_job(job_id, by=by, reason=reason)
+        return self._view(granted(answer, "deleted"))
+
+    async def cancel_many(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 1_000,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> ManyReport:
+        """Cancel the jobs of a filter, newest first."""
+
+        async def wish(job_id: JobId) -> Job | JobRefused:
+            return await self._store.cancel_job(job_id, by=by, reason=reason)
+
+        return await self._many(which, before, limit, wish)
+
+    async def retry_many(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 1_000,
+        reset_attempts: bool = True,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> ManyReport:
+        """Queue the dead jobs of a filter again; those of another state, where it names one."""
+        dead = which if which.state is not None else replace(which, state=JobState.DEAD)
+
+        async def wish(job_id: JobId) -> Job | JobRefused:
+            return await self._store.retry_job(
+                job_id, reset_attempts=reset_attempts, by=by, reason=reason
+            )
+
+        return await self._many(dead, before, limit, wish)
+
+    async def delete_many(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 1_000,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> ManyReport:
+        """Empty the queued or ended jobs of a filter, newest first."""
+
+        async def wish(job_id: JobId) -> Job | JobRefused:
+            return await self._store.delete_job(job_id, by=by, reason=reason)
+
+        return await self._many(which, before, limit, wish)
+
+    async def cleanup(self, retention: Retention | None = None, limit: int = 1_000) -> int:
+        """Remove ended jobs that were kept long enough; gives how many, at most `limit`."""
+        kept = Retention() if retention is None else retention
+        _check("limit", limit, MAX_LIMIT)
+        removed = 0
+        while removed < limit:
+            batch = min(MAX_SWEEP, limit - removed)
+            count = await self._store.prune(kept, batch)
+            removed += count
+            if count < batch:
+                break
+        return removed
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that has jobs or that somebody spoke about, by name."""
+        settings = {each.queue: each for each in await self._store.list_queues()}
+        counts: dict[str, dict[JobState, int]] = {}
+        for queue, state, count in await self._store.count_jobs():
+            counts.setdefault(queue, {})[state] = count
+        return [
+            view_queue(settings.get(queue, QueueSettings(queue)), counts.get(queue, {}))
+            for queue in sorted(settings.keys() | counts.keys())
+        ]
+
+    async def pause(self, queue: str, note: str | None = None, *, by: str | None = None) -> None:
+        """Let workers take no more jobs of a queue; running ones go on."""
+        said = " ".join(part for part in (note, by and f"({by})") if part) or None
+        if said is not None and len(said) > MAX_NOTE:
+            raise InvalidInput(f"note has {len(said)} characters; allowed: {MAX_NOTE}")
+        settings = await self._settings(queue)
+        await self._store.set_queue(replace(settings, is_paused=True, note=said))
+
+    async def resume(self, queue: str) -> None:
+        """Let workers take jobs of the queue again."""
+        settings = await self._settings(queue)
+        await self._store.set_queue(replace(settings, is_paused=False, note=None))
+
+    async def limit(
+        self,
+        queue: str,
+        *,
+        job_limit: int | UnsetType | None = UNSET,
+        workspace_limit: int | UnsetType = UNSET,
+    ) -> None:
+        """Set how much of a queue may run at once; what is not named stays as it is."""
+        settings = await self._settings(queue)
+        if job_limit is not UNSET:
+            if job_limit is not None:
+                _check("job_limit", job_limit, MAX_LIMIT, "; to stop a queue, pause() it")
+            settings = replace(settings, job_limit=job_limit)
+        if workspace_limit is not UNSET:
+            _check("workspace_limit", workspace_limit, MAX_LIMIT)
+            settings = replace(settings, workspace_limit=workspace_limit)
+        await self._store.set_queue(settings)
+
+    async def workers(self, *, alive_ms: int = ALIVE_MS, limit: int = PAGE) -> list[WorkerView]:
+        """Workers by id; alive are those that said so within `alive_ms`, by the store's clock."""
+        found = await self._store.list_workers(limit)
+        now_ms = await self._store.now_ms()
+        return [view_worker(worker, now_ms, alive_ms) for worker in found]
+
+    async def _many(
+        self,
+        which: JobFilter,
+        before: JobId | None,
+        limit: int,
+        wish: Callable[[JobId], Awaitable[Job | JobRefused]],
+    ) -> ManyReport:
+        _check("limit", limit, MAX_MANY)
+        if all(getattr(which, field.name) is None for field in fields(which)):
+            raise InvalidInput("the filter names every job; name at least a state or a queue")
+        done = refused = 0
+        while done + refused < limit:
+            size = min(PAGE, limit - done - refused)
+            page = await self._store.list_jobs(which, before=before, limit=size)
+            for job in page:
+                if isinstance(await wish(job.id), Job):
+                    done += 1
+                else:
+                    refused += 1
+                before = job.id
+            if len(page) < size:
+                return ManyReport(done, refused, None)
+        return ManyReport(done, refused, before)
+
+    async def _settings(self, queue: str) -> QueueSettings:
+        check_text("queue", queue)
+        found = (each for each in await self._store.list_queues() if each.queue == queue)
+        return next(found, QueueSettings(queue))
+
+    def _view(self, job: Job) -> JobView:
+        return view_job(job, self._redact(job))
+
+    def _redact(self, job: Job) -> Collection[str]:
+        action = self._actions.get(job.action)
+        return () if action is None else action.redact
+
+
+def _check(what: str, number: object, most: int, remedy: str = "") -> None:
+    if type(number) is not int or not 1 <= number <= most:
+        raise InvalidInput(f"{what} is {number!r}; allowed: 1 to {most}{remedy}")

@@ -1,0 +1,159 @@
+"""What may be said of a job when it is enqueued, and its way to a NewJob.
+
+Takes an action, an input and options as an application writes them; gives what the store takes.
+Everything is checked here, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict, get_args
+
+import msgspec
+
+from duly.errors import InvalidInput, shown
+from duly.flows import Action
+from duly.jobs import DEFAULT_RETRY, MAX_INPUT_BYTES, Delivery, JobId, NewJob
+from duly.resources.schema import plain, unknown_field
+from duly.retries import RetryPolicy
+from duly.scopes import SYSTEM, Scope
+from duly.triggers.instants import to_ms
+
+MAX_METADATA_BYTES = 4 * 1024
+NO_ID = JobId("job_")
+"""Of a template; what follows the prefix comes when it is stamped."""
+
+_encoder = msgspec.json.Encoder()
+_DELIVERIES = get_args(Delivery)
+_SAME = {"queue", "workspace", "priority", "retry", "delivery", "key", "correlation_id"}
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said of a job; what is not said is the action's own, or the default."""
+
+    queue: str
+    workspace: str | None
+    """Whose turn it is, where turns are taken; else it follows from the scope."""
+    scope: Scope | str
+    """Who it runs as."""
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    """Instead of run_at: so long from now, by the store's clock."""
+    retry: RetryPolicy
+    timeout: timedelta
+    delivery: Delivery
+    key: str | None
+    """Idempotency key: unique for (workspace, action)."""
+    key_ttl: timedelta
+    correlation_id: str | None
+    metadata: Mapping[str, object] | None
+    """Facts that anybody may see."""
+
+
+def template_of(
+    action: Action | str,
+    known: Action | None,
+    options: JobOptions,
+    now_ms: int,
+    aging_ms: int = 0,
+) -> NewJob:
+    """A job with everything but id and input; what is wrong with the options is said here.
+
+    `known` is the action where this application has it; a delay counts from `now_ms`.
+    """
+    given: object = action
+    if not isinstance(given, Action | str):
+        raise InvalidInput(f"action {shown(given)}; pass an action of a flow, or its name")
+    for name in options.keys() - JobOptions.__annotations__.keys():
+        raise unknown_field("a job", name, JobOptions.__annotations__)
+    # None is what somebody passes on who was told nothing.
+    said = {name: value for name, value in options.items() if value is not None}
+    scope = _scope(said.get("scope", SYSTEM))
+    fields = {"workspace": workspace_of(scope)} | _fields(said, now_ms)
+    if known is not None:
+        own = {"queue": known.queue, "retry": known.retry, "delivery": known.delivery}
+        fields = own | {"timeout_ms": known.timeout_ms} | fields
+    full_name = given if isinstance(given, str) else given.name
+    return NewJob(id=NO_ID, action=full_name, scope=str(scope), aging_ms=aging_ms, **fields)
+
+
+def workspace_of(scope: Scope) -> str:
+    """The workspace of an owner's jobs: its own, or the user where there is none."""
+    return scope.id if scope.kind == "workspace" else str(scope)
+
+
+def encode(known: Action | None, name: str, given: object) -> str:
+    """An input as JSON text: by the action's schema where it is known, else as plain JSON."""
+    text = known.encode(given) if known is not None else _plain_text(name, given)
+    # A character has at most four bytes, so short texts need not be counted.
+    if len(text) * 4 > MAX_INPUT_BYTES and (size := len(text.encode())) > MAX_INPUT_BYTES:
+        raise InvalidInput(
+            f"input of {name} has {size} bytes; allowed: {MAX_INPUT_BYTES}. "
+            "Store large things elsewhere and pass where they are"
+        )
+    return text
+
+
+def encode_many(known: Action | None, name: str, given: Sequence[object]) -> list[str]:
+    """The same of many; the first that does not fit is named by its number."""
+    texts: list[str] = []
+    try:
+        for each in given:
+            texts.append(encode(known, name, each))  # noqa: PERF401
+    except InvalidInput as error:
+        raise InvalidInput(f"number {len(texts) + 1} of {len(given)}: {error}") from None
+    return texts
+
+
+def _plain_text(name: str, given: object) -> str:
+    try:
+        encoded = _encoder.encode(given)
+    except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError):
+        encoded = b"null"
+    # What JSON has no word for becomes null, so only a null needs the slow and careful way.
+    if b"null" in encoded:
+        encoded = msgspec.json.encode(plain(f"input of {name}", given))
+    return encoded.decode()
+
+
+def _scope(given: object) -> Scope:
+    return given if isinstance(given, Scope) else Scope.parse(str(given))
+
+
+def _fields(said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """Options as fields of a NewJob; those that are the same in both pass unchanged."""
+    fields: dict[str, Any] = {name: value for name, value in said.items() if name in _SAME}
+    if fields.get("delivery", "at_least_once") not in _DELIVERIES:
+        raise InvalidInput(f"delivery {said['delivery']!r}; allowed: {', '.join(_DELIVERIES)}")
+    if not isinstance(fields.get("retry", DEFAULT_RETRY), RetryPolicy):
+        raise InvalidInput(f"retry {shown(said['retry'])}; pass a RetryPolicy")
+    if "timeout" in said:
+        fields["timeout_ms"] = _ms("timeout", said["timeout"])
+    if "key_ttl" in said:
+        fields["key_ttl_ms"] = _ms("key_ttl", said["key_ttl"])
+    if "metadata" in said:
+        fields["metadata"] = _metadata(said["metadata"])
+    if "run_at" in said and "delay" in said:
+        raise InvalidInput("run_at and delay were both given; pass one of them")
+    if "run_at" in said:
+        fields["run_at_ms"] = to_ms(said["run_at"])
+    if "delay" in said:
+        fields["run_at_ms"] = now_ms + _ms("delay", said["delay"])
+    return fields
+
+
+def _ms(what: str, span: object) -> int:
+    if not isinstance(span, timedelta) or span < timedelta(0):
+        raise InvalidInput(f"{what} is {shown(span)}; pass a timedelta that is not negative")
+    return span // timedelta(milliseconds=1)
+
+
+def _metadata(facts: object) -> str:
+    if not isinstance(facts, Mapping):
+        raise InvalidInput(f"metadata is {shown(facts)}; pass a mapping")
+    encoded = msgspec.json.encode(plain("metadata", dict(facts)))
+    if len(encoded) > MAX_METADATA_BYTES:
+        raise InvalidInput(f"metadata has {len(encoded)} bytes; allowed: {MAX_METADATA_BYTES}")
+    return encoded.decode()

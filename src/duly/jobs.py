@@ -1,0 +1,240 @@
+"""Stations 5 to 7: jobs and their states.
+
+A job is one durable call of one action. These are the values that cross the port: what is asked to
+be stored, what a worker gets when it claims, and what anybody may read.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import Literal, NamedTuple, NewType
+
+import msgspec
+
+from duly.errors import InvalidInput
+from duly.retries import RetryPolicy
+from duly.triggers.instants import END_MS, STORED_FROM_MS
+
+JobId = NewType("JobId", str)
+WorkerId = NewType("WorkerId", str)
+Delivery = Literal["at_least_once", "at_most_once"]
+
+DEFAULT_QUEUE = "default"
+SYSTEM_WORKSPACE = "system"
+DEFAULT_RETRY = RetryPolicy()
+
+MAX_INPUT_BYTES = 256 * 1024
+MAX_RESULT_BYTES = 64 * 1024
+MAX_PROGRESS_BYTES = 1024
+MAX_ERROR_CHARACTERS = 2_000
+MAX_TEXT = 255
+MAX_PRIORITY = 10_000
+MAX_TIMEOUT_MS = 7 * 86_400_000
+KEY_TTL_MS = 7 * 86_400_000
+
+_PRIORITY_STEP_MS = 1 << 43
+"""Longer than any stored instant, so one point of priority outweighs every waiting time."""
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    """Passed through in one transaction on the way to retrying or dead; never at rest."""
+    RETRYING = "retrying"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+    DELETED = "deleted"
+
+
+_S = JobState
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    _S.SCHEDULED: frozenset({_S.QUEUED, _S.CANCELLED}),
+    _S.QUEUED: frozenset({_S.PROCESSING, _S.CANCELLED, _S.DELETED}),
+    _S.PROCESSING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED, _S.QUEUED}),
+    _S.FAILED: frozenset({_S.RETRYING, _S.DEAD, _S.QUEUED}),
+    _S.RETRYING: frozenset({_S.QUEUED, _S.CANCELLED}),
+    _S.DEAD: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.SUCCEEDED: frozenset({_S.DELETED}),
+    _S.CANCELLED: frozenset({_S.DELETED}),
+    _S.DELETED: frozenset(),
+}
+FINAL = frozenset({_S.SUCCEEDED, _S.CANCELLED, _S.DEAD, _S.DELETED})
+"""States in which a job rests; only these are ever pruned."""
+
+
+def may_go(state: JobState, target: JobState) -> bool:
+    """Whether the transition table has it; staying is not a transition."""
+    return target in TRANSITIONS[state]
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What insert_jobs() is asked to store. The id is the caller's, so repeating it is harmless."""
+
+    id: JobId
+    action: str
+    """`flow.action`."""
+    input: str = "null"
+    """JSON text."""
+    queue: str = DEFAULT_QUEUE
+    workspace: str = SYSTEM_WORKSPACE
+    scope: str = "system"
+    """Who the job runs as."""
+    priority: int = 0
+    """Higher is sooner, inside a queue."""
+    aging_ms: int = 0
+    """How much waiting outweighs one point of priority; 0: none does."""
+    run_at_ms: int | None = None
+    """Not before; None: now."""
+    retry: RetryPolicy = DEFAULT_RETRY
+    timeout_ms: int = 300_000
+    delivery: Delivery = "at_least_once"
+    key: str | None = None
+    """Idempotency key: unique for (workspace, action)."""
+    key_ttl_ms: int = KEY_TTL_MS
+    schedule_id: str | None = None
+    nominal_ms: int | None = None
+    correlation_id: str | None = None
+    metadata: str | None = None
+    """JSON text of facts that anybody may see."""
+
+    def __post_init__(self) -> None:
+        for what in ("id", "action", "queue", "workspace", "scope"):
+            check_text(what, getattr(self, what))
+        for what in ("key", "correlation_id"):
+            if getattr(self, what) is not None:
+                check_text(what, getattr(self, what))
+        if len(self.input) > MAX_INPUT_BYTES:
+            raise InvalidInput(
+                f"input of job {self.id} has {len(self.input)} bytes; allowed: {MAX_INPUT_BYTES}. "
+                "Store large things elsewhere and pass where they are"
+            )
+        _check_number("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+        _check_number("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)
+        _check_number("aging_ms", self.aging_ms, 0, MAX_TIMEOUT_MS)
+        _check_number("key_ttl_ms", self.key_ttl_ms, 1, 366 * 86_400_000)
+        if self.run_at_ms is not None:
+            _check_number("run_at_ms", self.run_at_ms, STORED_FROM_MS, END_MS)
+
+    @property
+    def max_attempts(self) -> int:
+        """How often it may be tried: once, where twice would be one too many."""
+        return 1 if self.delivery == "at_most_once" else self.retry.attempts
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether a claim must be a start, charged at once."""
+        return self.delivery == "at_most_once"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is stored. The input may hold secrets: operators get a JobView instead."""
+
+    id: JobId
+    action: str
+    queue: str
+    workspace: str
+    scope: str
+    state: JobState
+    priority: int
+    run_at_ms: int
+    created_at_ms: int
+    finished_at_ms: int | None
+    attempts: int
+    """Tries that count: losses and releases from a buffer do not."""
+    max_attempts: int
+    is_careful: bool
+    """Every claim is a start and counts: at-most-once jobs, and jobs that were lost once."""
+    fence: int
+    """Claims so far; the number of the current or last attempt."""
+    events: int
+    """Transitions so far; the number of the last event."""
+    retry: RetryPolicy
+    timeout_ms: int
+    worker: WorkerId | None
+    lease_until_ms: int | None
+    cancel_asked: bool
+    key: str | None
+    schedule_id: str | None
+    nominal_ms: int | None
+    correlation_id: str | None
+    metadata: str | None
+    input: str
+    result: str | None
+    error: str | None
+    progress: str | None
+    """JSON text: {"percent": 40, "message": "..."}."""
+
+
+class Token(NamedTuple):
+    """The right to work on one (queue, workspace) pair for a time; "" is the queue itself."""
+
+    queue: str
+    workspace: str
+    number: int
+    fence: int
+
+
+class LeasedJob(NamedTuple):
+    """What a worker gets of a job. A tuple, because a claim makes hundreds."""
+
+    id: JobId
+    action: str
+    input: str
+    queue: str
+    workspace: str
+    scope: str
+    attempts: int
+    max_attempts: int
+    careful: int
+    """1: this claim was charged, and the job must start now."""
+    fence: int
+    retry: str
+    timeout_ms: int
+    lease_until_ms: int
+    cancel_asked: int
+    schedule_id: str | None
+    nominal_ms: int | None
+    correlation_id: str | None
+
+    @property
+    def attempt(self) -> int:
+        """The number of this try among those that count."""
+        return self.attempts if self.careful else self.attempts + 1
+
+
+def place_of(priority: int, run_at_ms: int, aging_ms: int) -> int:
+    """Where a job stands in its queue: lower is sooner.
+
+    One number that an index can keep: without aging a point of priority outweighs every waiting
+    time, with it just so many milliseconds. Moving the run time moves the place as far.
+    """
+    return run_at_ms - priority * (aging_ms or _PRIORITY_STEP_MS)
+
+
+@lru_cache(maxsize=256)
+def retry_from(text: str) -> RetryPolicy:
+    """The policy of its stored form."""
+    return msgspec.json.decode(text, type=RetryPolicy)
+
+
+@lru_cache(maxsize=256)
+def retry_text(retry: RetryPolicy) -> str:
+    """The stored form of a policy."""
+    return msgspec.json.encode(retry).decode()
+
+
+def check_text(what: str, text: object) -> None:
+    """Refuse what is not a short text."""
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or "\0" in text:
+        raise InvalidInput(f"{what} is {str(text)[:60]!r}; allowed: text of 1 to {MAX_TEXT}")
+
+
+def _check_number(what: str, number: object, least: int, most: int) -> None:
+    if type(number) is not int or not least <= number <= most:
+        raise InvalidInput(f"{what} is {number!r}; allowed: {least} to {most}")

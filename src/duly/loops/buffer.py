@@ -1,0 +1,96 @@
+"""Jobs claimed ahead, and slots that wait for one.
+
+Holds a little work at the worker's own pace, so that claims are large where jobs are short and
+nothing is hoarded where they are long. A careful job never waits here: its claim is its start, so
+it is claimed for a slot that is free, and now and then a busy worker keeps one free for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from duly.jobs import JobId, LeasedJob
+
+
+class Buffer:
+    """Between the claims and the slots."""
+
+    def __init__(self, most: int, ahead_s: float, wake: Callable[[], None]) -> None:
+        self._most = most
+        self._ahead_s = ahead_s
+        self._wake = wake
+        self._jobs: deque[LeasedJob] = deque()
+        self._idle: deque[asyncio.Future[LeasedJob]] = deque()
+        self._keeps_free = False
+        self._begun = 0
+        self._pace = 0.0
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that wait for a job."""
+        return len(self._idle)
+
+    @property
+    def room(self) -> int:
+        """How many jobs to claim."""
+        return max(0, len(self._idle) + self._ahead() - len(self._jobs))
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether it is time to claim."""
+        if self._idle and (self._keeps_free or not self._jobs):
+            return True
+        return len(self._jobs) < self._ahead() / 2
+
+    def _ahead(self) -> int:
+        return min(int(self._pace * self._ahead_s), self._most)
+
+    def keep_free(self) -> None:
+        """Let the next slot that falls free wait for a careful job."""
+        self._keeps_free = bool(self._jobs)
+
+    def measure(self, seconds: float) -> None:
+        """Learn the pace from what began in the last seconds."""
+        self._pace = (self._pace + self._begun / max(seconds, 0.001)) / 2
+        self._begun = 0
+
+    def take(self, jobs: Sequence[LeasedJob]) -> None:
+        """Careful jobs begin at once; the others when there is a slot."""
+        for job in jobs:
+            if job.careful:
+                self._idle.popleft().set_result(job)
+            else:
+                self._jobs.append(job)
+        self._keeps_free = False
+        while self._idle and self._jobs:
+            self._idle.popleft().set_result(self._jobs.popleft())
+
+    async def next(self) -> LeasedJob:
+        """A job for a slot that is free."""
+        if self._jobs and not self._keeps_free:
+            job = self._jobs.popleft()
+            if len(self._jobs) < self._ahead() / 2:
+                self._wake()
+        else:
+            free: asyncio.Future[LeasedJob] = asyncio.get_running_loop().create_future()
+            self._idle.append(free)
+            self._wake()
+            job = await free
+        self._begun += 1
+        return job
+
+    def withdraw(self, job_id: JobId) -> LeasedJob | None:
+        """Take one job out, where it has not begun."""
+        for job in self._jobs:
+            if job.id == job_id:
+                self._jobs.remove(job)
+                return job
+        return None
+
+    def empty(self) -> list[LeasedJob]:
+        """Take everything out."""
+        left = list(self._jobs)
+        self._jobs.clear()
+        return left

@@ -1,0 +1,223 @@
+"""Station 6: one slot of a worker runs one job at a time.
+
+Takes a leased job; gives its outcome. A handler is asked to stop by cancelling it (async) or by
+its context (sync); a slot whose handler ignores that is lost until the handler returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from duly.clock import Clock
+from duly.errors import DulyError, InvalidInput
+from duly.flows import Action
+from duly.jobs import MAX_ERROR_CHARACTERS, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, JobId, LeasedJob
+from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
+from duly.redaction import scrub, secret_values
+
+log = logging.getLogger("duly.job")
+
+Interruption = Literal["timeout", "cancel", "lost", "stop"]
+"""Why a handler was asked to stop."""
+
+
+class Abort(DulyError):
+    """Raised by a handler: this job cannot succeed, trying it again is no use."""
+
+
+class JobContext:
+    """What a handler may know and say about the job it runs."""
+
+    def __init__(self, job: LeasedJob, deadline: datetime, note: Callable[[str], None]) -> None:
+        self._job = job
+        self._note = note
+        self.deadline = deadline
+        self.interruption: Interruption | None = None
+        self.is_told = False
+        """Whether the handler knows that it should stop."""
+
+    @property
+    def job_id(self) -> JobId:
+        """Of the job."""
+        return self._job.id
+
+    @property
+    def queue(self) -> str:
+        """Where it was waiting."""
+        return self._job.queue
+
+    @property
+    def workspace(self) -> str:
+        """Whose work it is, for fairness."""
+        return self._job.workspace
+
+    @property
+    def scope(self) -> str:
+        """Who it runs as."""
+        return self._job.scope
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._job.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
+        self.is_told = self.interruption is not None
+        return self.is_told
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records carry the ids."""
+        ids = {
+            "job_id": self.job_id,
+            "action": self._job.action,
+            "queue": self.queue,
+            "workspace": self.workspace,
+            "attempt": self.attempt,
+        }
+        return logging.LoggerAdapter(log, ids)
+
+    def progress(self, percent: float, message: str = "") -> None:
+        """Keep how far it is beside the job."""
+        text = msgspec.json.encode({"percent": percent, "message": message})
+        if len(text) > MAX_PROGRESS_BYTES:
+            raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
+        self._note(text.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all slots of a worker share."""
+
+    actions: Mapping[str, Action]
+    clock: Clock
+    threads: Executor
+    note_progress: Callable[[LeasedJob, str], None]
+
+
+class Slot:
+    """A place where one handler runs."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._task: asyncio.Task[object] | None = None
+        self.job: LeasedJob | None = None
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.context: JobContext | None = None
+        self.asked_at: float | None = None
+        """When the handler was asked to stop, by the loop's clock."""
+        self.is_lost = False
+        """Its handler ignores that it should stop; the lease is no longer renewed."""
+
+    def interrupt(self, why: Interruption) -> None:
+        """Ask the handler to stop; asking again changes nothing."""
+        if self.context is None or self.context.interruption is not None:
+            return
+        self.context.interruption = why
+        self.asked_at = asyncio.get_running_loop().time()
+        if self._task is not None:
+            self.context.is_told = True
+            self._task.cancel()
+
+    async def run(self, job: LeasedJob) -> Outcome | None:
+        """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
+        loop = asyncio.get_running_loop()
+        action = self._bench.actions[job.action]
+        deadline = self._bench.clock.now() + timedelta(milliseconds=job.timeout_ms)
+        context = JobContext(job, deadline, partial(self._bench.note_progress, job))
+        self.job, self.context = job, context
+        self.idle.clear()
+        alarm = loop.call_later(job.timeout_ms / 1000, self.interrupt, "timeout")
+        try:
+            result = await self._call(action, job, context)
+            outcome: Outcome | None = Succeeded(_encoded(result))
+        except asyncio.CancelledError as error:
+            if _is_ending():
+                raise
+            # Without an interruption it is the handler's own: it waited for a cancelled task.
+            outcome = _failed(error, action, job)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a handler raises is its outcome
+            outcome = _failed(error, action, job)
+        finally:
+            alarm.cancel()
+            self.job = self.context = self.asked_at = self._task = None
+            self.is_lost = False
+            self.idle.set()
+        why = context.interruption
+        if why is not None and (context.is_told or why in ("lost", "timeout")):
+            # It ended because it was asked to, or too late: the interruption is what happened.
+            return self._interrupted(why, job)
+        return outcome
+
+    async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> object:
+        arguments = action.arguments(job.input, context)
+        if not action.is_async:
+            call = partial(contextvars.copy_context().run, partial(action.function, **arguments))
+            # A thread cannot be cancelled, so the slot waits until the function returns.
+            return await asyncio.get_running_loop().run_in_executor(self._bench.threads, call)
+        self._task = asyncio.current_task()
+        try:
+            return await action.function(**arguments)
+        finally:
+            task, self._task = self._task, None
+            if context.interruption is not None and task is not None:
+                task.uncancel()
+
+    def _interrupted(self, why: Interruption, job: LeasedJob) -> Outcome | None:
+        match why:
+            case "timeout":
+                return Failed(f"timed out after {job.timeout_ms / 1000:g} s", timed_out=True)
+            case "cancel":
+                return Cancelled()
+            case "stop":
+                return Released()
+            case "lost":
+                return None
+
+
+def _encoded(result: object) -> str | None:
+    if result is None:
+        return None
+    try:
+        text = msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        # The work is done; doing it again would give another result that cannot be stored.
+        raise Abort(f"the result cannot be stored as JSON: {error}") from error
+    if len(text) > MAX_RESULT_BYTES:
+        raise Abort(f"the result has {len(text)} bytes; allowed: {MAX_RESULT_BYTES}")
+    return text.decode()
+
+
+def _is_ending() -> bool:
+    """Whether the slot itself is cancelled, not only its handler."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _failed(error: BaseException, action: Action, job: LeasedJob) -> Failed:
+    text = f"{type(error).__name__}: {_said(error)}"[: MAX_ERROR_CHARACTERS * 2]
+    secrets = secret_values(job.input, action.redact)
+    # A database takes neither a NUL nor half a character, and an end that it does not take would
+    # hold up all ends behind it.
+    text = scrub(text, secrets).replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    return Failed(text, is_final=isinstance(error, Abort))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be shown
+        return "(no text)"

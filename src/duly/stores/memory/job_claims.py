@@ -1,0 +1,224 @@
+"""Claims of jobs in memory: queue by queue, or fairly by tokens; and the renewal of leases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from duly.errors import InvalidInput
+from duly.events import Attempt
+from duly.job_store import (
+    MAX_JOB_CLAIM,
+    MAX_SWEEP,
+    ClaimRequest,
+    Claims,
+    QueueSettings,
+    Renewed,
+)
+from duly.jobs import Job, JobId, JobState, LeasedJob, Token, WorkerId, retry_text
+from duly.stores.memory import job_tokens
+from duly.stores.memory.job_moves import held, move, put
+from duly.stores.memory.job_sweeps import WAITING, promote_due, release_expired
+from duly.stores.memory.job_tokens import QUEUE_ITSELF, free_number
+from duly.stores.memory.tables import Tables
+
+
+class Pair(NamedTuple):
+    """A (queue, workspace) with claimable jobs, sorted as pairs are served."""
+
+    served_at_ms: int
+    place: int
+    queue: str
+    workspace: str
+    number: int
+    """Of its free token."""
+
+
+@dataclass(slots=True)
+class Taking:
+    """A claim in the making."""
+
+    tables: Tables
+    now_ms: int
+    request: ClaimRequest
+    limit: int
+    careful_limit: int
+    jobs: list[LeasedJob] = field(default_factory=list)
+    holds: dict[JobId, tuple[Token, ...]] = field(default_factory=dict)
+
+    def room(self, job: Job) -> int:
+        """How many more jobs of its kind may be taken."""
+        return self.careful_limit if job.is_careful else self.limit
+
+    def settings(self, queue: str) -> QueueSettings:
+        """What is decided about a queue."""
+        return self.tables.queues.get(queue, QueueSettings(queue))
+
+    def free_slot(self, queue: str) -> int | None:
+        """A slot that a job may be claimed under; 0: none is needed; None: all are leased."""
+        most = self.settings(queue).job_limit
+        if most is None:
+            return 0
+        return free_number(self.tables, self.now_ms, queue, QUEUE_ITSELF, most)
+
+    def candidates(self, queue: str) -> list[tuple[int, JobId, Job]]:
+        """Jobs of a queue that this request could take, in order, with their places."""
+        actions = self.request.actions
+        return sorted(
+            (place, job.id, job)
+            for job, place in self.tables.jobs.values()
+            if job.state == JobState.QUEUED
+            and job.queue == queue
+            and (actions is None or job.action in actions)
+            and self.room(job) > 0
+        )
+
+
+def claim(tables: Tables, now_ms: int, request: ClaimRequest) -> Claims:
+    """Rescue, promote, then take."""
+    _check(request)
+    taking = Taking(tables, now_ms, request, request.limit, request.careful_limit)
+    queues = [each for each in dict.fromkeys(request.queues) if not taking.settings(each).is_paused]
+    release_expired(tables, now_ms, MAX_SWEEP)
+    promote_due(tables, now_ms, MAX_SWEEP, queues)
+    if request.fair:
+        _take_fairly(taking, queues)
+    else:
+        for queue in queues:
+            _take(taking, [job for _, _, job in taking.candidates(queue)])
+    wake_at_ms = None if taking.jobs else _next_change_ms(tables, queues)
+    return Claims(taking.jobs, taking.holds, wake_at_ms, now_ms)
+
+
+def _check(request: ClaimRequest) -> None:
+    if not request.queues:
+        raise InvalidInput("a claim needs a queue")
+    for limit in (request.limit, request.careful_limit):
+        if not 0 <= limit <= MAX_JOB_CLAIM:
+            raise InvalidInput(f"limit is {limit}; allowed: 0 to {MAX_JOB_CLAIM}")
+
+
+def _take_fairly(taking: Taking, queues: Sequence[str]) -> None:
+    request = taking.request
+    pairs = [pair for queue in queues for pair in _pairs(taking, queue)]
+    for pair in sorted(pairs)[: request.tokens]:
+        jobs = [job for *_, job in taking.candidates(pair.queue) if job.workspace == pair.workspace]
+        taken = _take(taking, jobs, request.token_batch)
+        if not taken:
+            continue
+        key = (pair.queue, pair.workspace, pair.number)
+        token = job_tokens.lease(
+            taking.tables, taking.now_ms, key, request.worker, request.token_lease_ms
+        )
+        for job_id in taken:
+            taking.holds[job_id] = (token, *taking.holds.get(job_id, ()))
+
+
+def _pairs(taking: Taking, queue: str) -> list[Pair]:
+    """The pairs of a queue that have a free token and something to take under it."""
+    if taking.free_slot(queue) is None:
+        return []
+    places: dict[str, int] = {}
+    for place, _, job in taking.candidates(queue):
+        places.setdefault(job.workspace, place)
+    most, tables = taking.settings(queue).workspace_limit, taking.tables
+    numbers = {each: free_number(tables, taking.now_ms, queue, each, most) for each in places}
+    return [
+        Pair(job_tokens.served_at_ms(tables, queue, each), places[each], queue, each, number)
+        for each, number in numbers.items()
+        if number is not None
+    ]
+
+
+def _take(taking: Taking, jobs: Sequence[Job], most: int = MAX_JOB_CLAIM * 2) -> list[JobId]:
+    """Take jobs in order while there is room for their kind and a slot; gives their ids."""
+    taken: list[JobId] = []
+    for job in jobs:
+        slot = taking.free_slot(job.queue)
+        if slot is None or len(taken) == most:
+            break
+        if taking.room(job) == 0:
+            continue
+        if slot:
+            taking.holds[job.id] = (_lease_slot(taking, job.queue, slot),)
+        if job.is_careful:
+            taking.careful_limit -= 1
+        else:
+            taking.limit -= 1
+        taking.jobs.append(_start(taking.tables, taking.now_ms, taking.request, job))
+        taken.append(job.id)
+    return taken
+
+
+def _lease_slot(taking: Taking, queue: str, number: int) -> Token:
+    key = (queue, QUEUE_ITSELF, number)
+    request = taking.request
+    return job_tokens.lease(taking.tables, taking.now_ms, key, request.worker, request.lease_ms)
+
+
+def _start(tables: Tables, now_ms: int, request: ClaimRequest, job: Job) -> LeasedJob:
+    """Lease one job, with its attempt and event."""
+    lease_until_ms = now_ms + request.lease_ms
+    job = move(
+        tables,
+        now_ms,
+        job,
+        [JobState.PROCESSING],
+        actor=request.worker,
+        fence=job.fence + 1,
+        attempts=job.attempts + job.is_careful,
+        worker=request.worker,
+        lease_until_ms=lease_until_ms,
+    )
+    attempt = Attempt(job.id, job.fence, request.worker, now_ms, None, None, None)
+    tables.attempts[job.id] += (attempt,)
+    return LeasedJob(
+        job.id,
+        job.action,
+        job.input,
+        job.queue,
+        job.workspace,
+        job.scope,
+        job.attempts,
+        job.max_attempts,
+        int(job.is_careful),
+        job.fence,
+        retry_text(job.retry),
+        job.timeout_ms,
+        lease_until_ms,
+        int(job.cancel_asked),
+        job.schedule_id,
+        job.nominal_ms,
+        job.correlation_id,
+    )
+
+
+def _next_change_ms(tables: Tables, queues: Sequence[str]) -> int | None:
+    """When a job of these queues becomes due, or a lease of any ends."""
+    jobs = [job for job, _ in tables.jobs.values()]
+    due = [job.run_at_ms for job in jobs if job.state in WAITING and job.queue in queues]
+    ends = [job.lease_until_ms for job in jobs if job.lease_until_ms is not None]
+    return min(due + ends, default=None) if queues else None
+
+
+def renew(
+    tables: Tables,
+    now_ms: int,
+    worker: WorkerId,
+    leases: Sequence[tuple[JobId, int]],
+    lease_ms: int,
+) -> Renewed:
+    """Extend leases that still stand."""
+    renewed = Renewed([], [])
+    for job_id, fence in leases:
+        job = held(tables, job_id, fence)
+        if job is None or job.worker != worker:
+            renewed.lost.append(job_id)
+            continue
+        put(tables, replace(job, lease_until_ms=now_ms + lease_ms))
+        if job.cancel_asked:
+            renewed.cancel.append(job_id)
+    return renewed

@@ -1,0 +1,194 @@
+"""Moves of jobs in memory: every change of state, with its events, and what asks for one.
+
+`move` is the only writer of states after the insert, so the transition table holds everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly.events import AttemptStatus, JobEvent
+from duly.job_store import JobRefused
+from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.outcomes import Finish, check_finish
+from duly.stores.memory.tables import StoredJob, Tables
+
+CANCELLABLE = frozenset({JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING})
+RETRIABLE = frozenset({JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED})
+
+
+def move(
+    tables: Tables,
+    now_ms: int,
+    job: Job,
+    path: Sequence[JobState],
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    ended_as: AttemptStatus | None = None,
+    **changes: Any,
+) -> Job:
+    """Take a job along a path of states, one event each, and change some of its fields."""
+    moved = replace(job, **changes)
+    for state in path:
+        assert may_go(moved.state, state), f"{moved.state} to {state} is not in the table"
+        moved = replace(moved, state=state, events=moved.events + 1)
+        words = (actor, reason, ended_as)
+        event = JobEvent(job.id, moved.events, now_ms, state, moved.fence, *words)
+        tables.job_events[job.id] += (event,)
+    moved = replace(moved, finished_at_ms=now_ms if moved.state in FINAL else None)
+    if moved.state != JobState.PROCESSING:
+        moved = replace(moved, worker=None, lease_until_ms=None)
+    put(tables, moved)
+    return moved
+
+
+def put(tables: Tables, job: Job) -> None:
+    """Store a job; its place moves as far as its run time."""
+    earlier = tables.jobs[job.id]
+    place = earlier.place + job.run_at_ms - earlier.job.run_at_ms
+    tables.jobs[job.id] = StoredJob(job, place)
+
+
+def held(tables: Tables, job_id: JobId, fence: int) -> Job | None:
+    """The running job, if that claim of it still stands."""
+    stored = tables.jobs.get(job_id)
+    if stored is None or stored.job.state != JobState.PROCESSING or stored.job.fence != fence:
+        return None
+    return stored.job
+
+
+def close_attempt(
+    tables: Tables, now_ms: int, job: Job, status: AttemptStatus, error: str | None
+) -> None:
+    """Say how the current attempt of a job ended."""
+    *earlier, last = tables.attempts[job.id]
+    assert last.number == job.fence
+    closed = last._replace(ended_at_ms=now_ms, status=status, error=error)
+    tables.attempts[job.id] = (*earlier, closed)
+
+
+def finish(tables: Tables, now_ms: int, finishes: Sequence[Finish]) -> list[JobId]:
+    """Store how attempts ended; gives the ids whose fence was void."""
+    for each in finishes:
+        check_finish(each)
+    void: list[JobId] = []
+    for each in finishes:
+        job = held(tables, each.job_id, each.fence)
+        if job is None:
+            void.append(each.job_id)
+        else:
+            _finish_one(tables, now_ms, job, each)
+    return void
+
+
+def _path(finish: Finish) -> tuple[JobState, ...]:
+    return (finish.state,) if finish.via is None else (finish.via, finish.state)
+
+
+def _finish_one(tables: Tables, now_ms: int, job: Job, finish: Finish) -> None:
+    if job.cancel_asked and finish.state in (JobState.RETRYING, JobState.QUEUED):
+        finish = Finish(
+            job.id, job.fence, JobState.CANCELLED, "cancelled", finish.charge, error="cancelled"
+        )
+    close_attempt(tables, now_ms, job, finish.status, finish.error)
+    is_back = finish.state == JobState.QUEUED
+    move(
+        tables,
+        now_ms,
+        job,
+        _path(finish),
+        reason=finish.error,
+        ended_as=None if finish.status == finish.state else finish.status,
+        attempts=job.attempts + finish.charge,
+        run_at_ms=job.run_at_ms if finish.delay_ms is None else now_ms + finish.delay_ms,
+        result=job.result if is_back else finish.result,
+        error=job.error if is_back else finish.error,
+    )
+
+
+def note_progress(tables: Tables, job_id: JobId, fence: int, progress: str) -> bool:
+    """Keep a text beside a running job."""
+    job = held(tables, job_id, fence)
+    if job is not None:
+        put(tables, replace(job, progress=progress))
+    return job is not None
+
+
+def cancel(
+    tables: Tables, now_ms: int, job_id: JobId, by: str | None, reason: str | None
+) -> Job | JobRefused:
+    """Cancel what has not begun; mark what runs."""
+    job = _found(tables, job_id)
+    if job is None or job.state == JobState.CANCELLED:
+        return job or JobRefused(job_id, None)
+    if job.state == JobState.PROCESSING:
+        asked = replace(job, cancel_asked=True)
+        put(tables, asked)
+        return asked
+    if job.state not in CANCELLABLE:
+        return JobRefused(job_id, job.state)
+    return move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
+
+
+def retry(
+    tables: Tables,
+    now_ms: int,
+    job_id: JobId,
+    reset_attempts: bool,
+    by: str | None,
+    reason: str | None,
+) -> Job | JobRefused:
+    """Queue a job again, due now."""
+    job = _found(tables, job_id)
+    if job is None or job.state == JobState.QUEUED:
+        return job or JobRefused(job_id, None)
+    if job.state not in RETRIABLE:
+        return JobRefused(job_id, job.state)
+    changes: dict[str, Any] = {"max_attempts": max(job.max_attempts, job.attempts + 1)}
+    if reset_attempts:
+        # With one attempt the mark may mean at_most_once, which a retry does not change.
+        changes = {"attempts": 0}
+    return move(
+        tables,
+        now_ms,
+        job,
+        [JobState.QUEUED],
+        actor=by,
+        reason=reason or ("retry, attempts reset" if reset_attempts else "retry"),
+        run_at_ms=now_ms,
+        cancel_asked=False,
+        **changes,
+    )
+
+
+def delete(
+    tables: Tables, now_ms: int, job_id: JobId, by: str | None, reason: str | None
+) -> Job | JobRefused:
+    """Mark a job deleted and empty it."""
+    job = _found(tables, job_id)
+    if job is None or job.state == JobState.DELETED:
+        return job or JobRefused(job_id, None)
+    if not may_go(job.state, JobState.DELETED):
+        return JobRefused(job_id, job.state)
+    return move(
+        tables,
+        now_ms,
+        job,
+        [JobState.DELETED],
+        actor=by,
+        reason=reason,
+        input="null",
+        result=None,
+        error=None,
+        progress=None,
+        metadata=None,
+    )
+
+
+def _found(tables: Tables, job_id: JobId) -> Job | None:
+    stored = tables.jobs.get(job_id)
+    return None if stored is None else stored.job

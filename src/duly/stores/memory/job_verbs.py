@@ -1,0 +1,247 @@
+"""The memory store's half for jobs: every verb of JobStore, and the transaction they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock as ThreadLock
+from typing import Any
+
+from duly.clock import Clock, SystemClock
+from duly.errors import InvalidInput
+from duly.events import Attempt, JobEvent
+from duly.job_store import (
+    MAX_SWEEP,
+    ClaimRequest,
+    Claims,
+    Enqueued,
+    JobCount,
+    JobFilter,
+    JobRefused,
+    KeyTaken,
+    Lock,
+    QueueSettings,
+    Renewed,
+    Retention,
+    Wake,
+    WorkerInfo,
+)
+from duly.jobs import Job, JobId, JobState, NewJob, Token, WorkerId, check_text
+from duly.outcomes import Finish
+from duly.stores.memory import (
+    job_claims,
+    job_moves,
+    job_rows,
+    job_sweeps,
+    job_tokens,
+    locks,
+    workers,
+)
+from duly.stores.memory.tables import Tables
+from duly.triggers.instants import to_ms
+
+
+class JobVerbs:
+    """Everything about jobs; MemoryStore adds the rest."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._tables = Tables()
+        self._lock = ThreadLock()
+        self._wakes: list[Wake] = []
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Tables, int]]:
+        """The tables and the time, for one verb alone; undone when it raises."""
+        with self._lock:
+            before = self._tables.copy()
+            try:
+                yield self._tables, to_ms(self._clock.now())
+            except BaseException:
+                self._tables = before
+                raise
+
+    def _wake(self, hint: str) -> None:
+        for wake in list(self._wakes):
+            wake(hint)
+
+    def listen(self, wake: Wake) -> Callable[[], None]:
+        """Call `wake` when jobs are inserted or cancelled; gives the end."""
+        self._wakes.append(wake)
+
+        def end() -> None:
+            if wake in self._wakes:
+                self._wakes.remove(wake)
+
+        return end
+
+    async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
+        """Store jobs with their first events; an answer per job, in order."""
+        with self._transaction() as (tables, now_ms):
+            answers = job_rows.insert(tables, now_ms, jobs)
+            made = [tables.jobs[each.job_id].job for each in answers if _is_created(each)]
+        for queue in dict.fromkeys(job.queue for job in made if job.state == JobState.QUEUED):
+            self._wake(f"queue:{queue}")
+        return answers
+
+    def insert_jobs_in(
+        self,
+        transaction: Any,  # noqa: ARG002
+        jobs: Sequence[NewJob],  # noqa: ARG002
+    ) -> list[Enqueued | KeyTaken]:
+        """Refused: there is no transaction to join."""
+        raise InvalidInput("the memory store has no transactions to join; use insert_jobs()")
+
+    async def claim_jobs(self, request: ClaimRequest) -> Claims:
+        """Rescue, promote, then take queued jobs, with attempts and events."""
+        with self._transaction() as (tables, now_ms):
+            return job_claims.claim(tables, now_ms, request)
+
+    async def renew(
+        self,
+        worker: WorkerId,
+        leases: Sequence[tuple[JobId, int]],
+        lease_ms: int,
+        tokens: Sequence[Token] = (),
+        token_lease_ms: int = 10_000,
+    ) -> Renewed:
+        """Extend leases whose (id, fence) still stands, and the worker's tokens."""
+        with self._transaction() as (tables, now_ms):
+            job_tokens.renew(tables, now_ms, worker, tokens, lease_ms, token_lease_ms)
+            return job_claims.renew(tables, now_ms, worker, leases, lease_ms)
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
+        """Store how attempts ended; gives the ids whose fence was void."""
+        with self._transaction() as (tables, now_ms):
+            return job_moves.finish(tables, now_ms, finishes)
+
+    async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
+        """Give tokens back; somebody else's are left alone."""
+        with self._transaction() as (tables, now_ms):
+            job_tokens.release(tables, now_ms, worker, tokens)
+
+    async def note_progress(self, job_id: JobId, fence: int, progress: str) -> bool:
+        """Keep a JSON text beside a running job; False: the fence is void."""
+        with self._transaction() as (tables, _):
+            return job_moves.note_progress(tables, job_id, fence, progress)
+
+    async def cancel_job(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> Job | JobRefused:
+        """Cancel what has not begun; ask a running job's worker to stop it."""
+        with self._transaction() as (tables, now_ms):
+            answer = job_moves.cancel(tables, now_ms, job_id, by, reason)
+        if answer.state == JobState.PROCESSING:
+            self._wake(f"cancel:{job_id}")
+        return answer
+
+    async def retry_job(
+        self,
+        job_id: JobId,
+        *,
+        reset_attempts: bool = True,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Job | JobRefused:
+        """Queue a dead job again, or a retrying or scheduled one at once; due now."""
+        with self._transaction() as (tables, now_ms):
+            return job_moves.retry(tables, now_ms, job_id, reset_attempts, by, reason)
+
+    async def delete_job(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> Job | JobRefused:
+        """Mark a queued or ended job deleted and empty it."""
+        with self._transaction() as (tables, now_ms):
+            return job_moves.delete(tables, now_ms, job_id, by, reason)
+
+    async def release_expired(self, limit: int = MAX_SWEEP) -> int:
+        """Move jobs on whose lease has ended."""
+        with self._transaction() as (tables, now_ms):
+            return job_sweeps.release_expired(tables, now_ms, limit)
+
+    async def promote_due(self, limit: int = MAX_SWEEP) -> int:
+        """Queue scheduled and retrying jobs whose run time has come, earliest first."""
+        with self._transaction() as (tables, now_ms):
+            return job_sweeps.promote_due(tables, now_ms, limit)
+
+    async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
+        """Remove ended jobs kept long enough, with attempts and events; run-out keys as well."""
+        with self._transaction() as (tables, now_ms):
+            return job_sweeps.prune(tables, now_ms, retention, limit)
+
+    async def get_job(self, job_id: JobId) -> Job | None:
+        """Read one job."""
+        with self._transaction() as (tables, _):
+            return job_rows.get(tables, job_id)
+
+    async def list_jobs(
+        self, which: JobFilter, *, before: JobId | None = None, limit: int = 100
+    ) -> list[Job]:
+        """One page of jobs by id, newest first, before an id."""
+        with self._transaction() as (tables, _):
+            return job_rows.page(tables, which, before, limit)
+
+    async def count_jobs(self) -> list[JobCount]:
+        """Jobs by queue and state."""
+        with self._transaction() as (tables, _):
+            return job_rows.count(tables)
+
+    async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
+        """What happened to a job: the newest, oldest first."""
+        with self._transaction() as (tables, _):
+            return job_rows.events(tables, job_id, limit)
+
+    async def job_attempts(self, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
+        """The tries of a job: the newest, oldest first."""
+        with self._transaction() as (tables, _):
+            return job_rows.attempts(tables, job_id, limit)
+
+    async def set_queue(self, settings: QueueSettings) -> None:
+        """Store what is decided about a queue."""
+        check_text("queue", settings.queue)
+        with self._transaction() as (tables, _):
+            tables.queues[settings.queue] = settings
+
+    async def list_queues(self) -> list[QueueSettings]:
+        """Every queue somebody spoke about, by name."""
+        with self._transaction() as (tables, _):
+            return [tables.queues[each] for each in sorted(tables.queues)]
+
+    async def beat(self, worker: WorkerInfo) -> None:
+        """Register a worker, or say that it lives."""
+        with self._transaction() as (tables, now_ms):
+            workers.beat(tables, now_ms, worker)
+
+    async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
+        """Workers by id."""
+        with self._transaction() as (tables, _):
+            return workers.page(tables, limit)
+
+    async def remove_worker(self, worker: WorkerId) -> None:
+        """Take a worker off the list; absent is fine."""
+        with self._transaction() as (tables, _):
+            tables.workers.pop(worker, None)
+
+    async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
+        """Take workers off the list that have said nothing for so long."""
+        with self._transaction() as (tables, now_ms):
+            return workers.remove_silent(tables, now_ms, silent_ms, limit)
+
+    async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
+        """Take a lock that is free, run out or the owner's own already."""
+        with self._transaction() as (tables, now_ms):
+            return locks.acquire(tables, now_ms, name, owner, ttl_ms)
+
+    async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
+        """Hold a lock for longer; None: it is not the owner's, or it ran out."""
+        with self._transaction() as (tables, now_ms):
+            return locks.extend(tables, now_ms, name, owner, ttl_ms)
+
+    async def release_lock(self, name: str, owner: str) -> bool:
+        """Give a lock back; False: it was not the owner's."""
+        with self._transaction() as (tables, now_ms):
+            return locks.release(tables, now_ms, name, owner)
+
+
+def _is_created(answer: Enqueued | KeyTaken) -> bool:
+    return isinstance(answer, Enqueued) and answer.created

@@ -1,0 +1,282 @@
+"""Stations 5 and 6: claiming jobs, and ending claims.
+
+A claim is one transaction: what time has brought first (leases that ended, jobs that became due),
+then tokens where they are asked for, then the jobs. The sweeps cost nothing while an index says
+that there is nothing to sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+from duly.errors import InvalidInput
+from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, Claims, QueueSettings, Renewed
+from duly.jobs import FINAL, JobId, JobState, LeasedJob, Token, WorkerId
+from duly.outcomes import Finish, check_finish
+from duly.stores.sql import tokens
+from duly.stores.sql.db import Db
+from duly.stores.sql.dialect import Lease
+from duly.stores.sql.job_moves import promote_due, release_expired
+from duly.stores.sql.queues import settings_of
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One claiming statement: up to so many jobs of one line."""
+
+    queue: str
+    workspace: str | None
+    limit: int
+    careful_limit: int
+    most: int
+    """Of both kinds together, by their places."""
+    request: ClaimRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a claim knows before it begins."""
+
+    now_ms: int
+    lease_ends_ms: int | None
+    """The first lease to end, of any queue."""
+    due_ms: int | None
+    """The first run time that is waited for, of the queues asked for."""
+    queues: dict[str, QueueSettings]
+    """Those that may be served."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """When something may be there to claim."""
+        times = [each for each in (self.lease_ends_ms, self.due_ms) if each is not None]
+        return min(times, default=None) if self.queues else None
+
+
+def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
+    """Rescue, promote, then take queued jobs."""
+    _check(request)
+    look = _look(db, request)
+    if _has_come(look.lease_ends_ms, look):
+        release_expired(db)
+    if _has_come(look.due_ms, look):
+        promote_due(db, queues=list(look.queues))
+    claim = _Claim(db, request, look)
+    if request.fair:
+        claim.by_pairs()
+    else:
+        claim.by_queues()
+    wake_at_ms = None
+    if not claim.jobs:
+        is_swept = look.next_ms is not None and look.next_ms <= look.now_ms
+        wake_at_ms = (_look(db, request) if is_swept else look).next_ms
+    return Claims(claim.jobs, claim.holds, wake_at_ms, look.now_ms)
+
+
+def _has_come(time_ms: int | None, look: _Look) -> bool:
+    return time_ms is not None and time_ms <= look.now_ms
+
+
+class _Claim:
+    """What one claim has taken, and what it may still take."""
+
+    def __init__(self, db: Db, request: ClaimRequest, look: _Look) -> None:
+        self._db = db
+        self._request = request
+        self._look = look
+        self._room = request.limit
+        self._careful_room = request.careful_limit
+        self._slots = {
+            queue: tokens.free_slots(db, queue, look.now_ms)
+            for queue, settings in sorted(look.queues.items())
+            if settings.job_limit is not None
+        }
+        self.jobs: list[LeasedJob] = []
+        self.holds: dict[JobId, tuple[Token, ...]] = {}
+
+    def by_queues(self) -> None:
+        """Queue after queue, as far as the room goes."""
+        for queue in self._look.queues:
+            self._take(queue, None, (), MAX_JOB_CLAIM * 2)
+
+    def by_pairs(self) -> None:
+        """Pair after pair, the longest unserved first, each under a token."""
+        queues = [each for each in self._look.queues.values() if self._slots.get(each.queue) != []]
+        kinds = (self._room > 0, self._careful_room > 0)
+        pairs = tokens.waiting_pairs(self._db, queues, self._request.actions, kinds)
+        for pair in pairs[: self._request.tokens]:
+            if self._is_full(pair.queue):
+                continue
+            token = tokens.lease_pair(self._db, self._request, pair, self._look.now_ms)
+            if token is None:  # somebody was first
+                continue
+            batch = self._request.token_batch
+            if not self._take(pair.queue, pair.workspace, (token,), batch):
+                tokens.give_up(self._db, token, pair)
+
+    def _is_full(self, queue: str) -> bool:
+        no_room = self._room <= 0 and self._careful_room <= 0
+        return no_room or self._slots.get(queue) == []
+
+    def _take(
+        self, queue: str, workspace: str | None, held: tuple[Token, ...], most: int
+    ) -> list[JobId]:
+        """Take jobs of one line, each under a slot where the queue has a limit."""
+        free = self._slots.get(queue)
+        most = most if free is None else min(most, len(free))
+        if self._is_full(queue) or most == 0:
+            return []
+        limits = (min(self._room, most), min(self._careful_room, most), most)
+        take = Take(queue, workspace, *limits, self._request)
+        jobs = [LeasedJob._make(row) for row in self._db.dialect.take_jobs(self._db, take)]
+        slots: list[Token] = []
+        if free is not None:
+            numbers, self._slots[queue] = free[: len(jobs)], free[len(jobs) :]
+            slots = tokens.lease_slots(self._db, self._request, queue, numbers, self._look.now_ms)
+        for position, job in enumerate(jobs):
+            if held or slots:
+                self.holds[job.id] = held + tuple(slots[position : position + 1])
+            if job.careful:
+                self._careful_room -= 1
+            else:
+                self._room -= 1
+        self.jobs += jobs
+        return [job.id for job in jobs]
+
+
+def _look(db: Db, request: ClaimRequest) -> _Look:
+    """One query before everything else: the time, whether to sweep, and the queues' settings.
+
+    First entries of indexes, asked for by their order: a planner that guesses how many jobs are
+    due can guess wrong, and read them all.
+    """
+    queues = list(dict.fromkeys(request.queues))
+    values = {f"queue_{number}": queue for number, queue in enumerate(queues)}
+    rows = db.run(_look_statement(len(queues)), queues=queues, **values).all()
+    said = {row.queue: settings_of(row) for row in rows if row.queue is not None}
+    settings = {queue: said.get(queue) or QueueSettings(queue) for queue in queues}
+    served = {queue: each for queue, each in settings.items() if not each.is_paused}
+    due = [
+        getattr(rows[0], f"due_{number}") for number, queue in enumerate(queues) if queue in served
+    ]
+    return _Look(
+        int(rows[0].now_ms),
+        rows[0].lease_ends_ms,
+        min((each for each in due if each is not None), default=None),
+        served,
+    )
+
+
+@lru_cache(maxsize=64)
+def _look_statement(queues: int) -> str:
+    firsts = ", ".join(
+        "(SELECT run_at_ms FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
+        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}"
+        for number in range(queues)
+    )
+    return (
+        "SELECT {now} AS now_ms, (SELECT lease_until_ms FROM {p}jobs WHERE lease_until_ms "
+        f"IS NOT NULL ORDER BY lease_until_ms LIMIT 1) AS lease_ends_ms, {firsts}, q.* "
+        "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
+    )
+
+
+def renew(
+    db: Db,
+    worker: WorkerId,
+    leases: Sequence[tuple[JobId, int]],
+    lease_ms: int,
+    held: Sequence[Token] = (),
+    token_lease_ms: int = 10_000,
+) -> Renewed:
+    """Extend leases that still stand, and tokens."""
+    tokens.renew_tokens(db, worker, held, lease_ms, token_lease_ms)
+    if not leases:
+        return Renewed([], [])
+    fences = dict(leases)
+    held_rows = db.run(
+        "SELECT id, fence, cancel_asked FROM {p}jobs WHERE id IN :ids AND worker = :worker "
+        "AND state = 'processing' ORDER BY id {lock}",
+        ids=sorted(fences),
+        worker=worker,
+    )
+    asked = {row.id: row.cancel_asked for row in held_rows if row.fence == fences[row.id]}
+    db.run(
+        "UPDATE {p}jobs SET lease_until_ms = {now} + :lease_ms WHERE id IN :ids",
+        ids=list(asked),
+        lease_ms=lease_ms,
+    )
+    lost = [job_id for job_id in fences if job_id not in asked]
+    return Renewed(lost, [job_id for job_id in fences if asked.get(job_id)])
+
+
+def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
+    """Store how attempts ended, those that ended alike in one statement."""
+    done: set[Lease] = set()
+    # An attempt ends once: of two words about it the first counts.
+    first_words = {_lease(each): each for each in reversed(finishes)}
+    for _, group in groupby(sorted(first_words.values(), key=_shape), key=_shape):
+        alike = list(group)
+        check_finish(alike[0])
+        done.update(db.dialect.end_jobs(db, alike))
+    done |= _finish_cancelled(db, [each for each in finishes if _lease(each) not in done])
+    refused: list[JobId] = []
+    for each in finishes:
+        if _lease(each) not in done:
+            refused.append(each.job_id)
+        done.discard(_lease(each))
+    return refused
+
+
+def _lease(finish: Finish) -> Lease:
+    return finish.job_id, finish.fence
+
+
+def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
+    """A job that somebody asked to cancel is not tried again: it ends where it would go on."""
+    going_on = [each for each in left if each.state not in FINAL]
+    if not going_on:
+        return set()
+    asked = db.run(
+        "SELECT id, fence FROM {p}jobs WHERE id IN :ids AND state = 'processing' "
+        "AND cancel_asked = 1 {lock}",
+        ids=[each.job_id for each in going_on],
+    )
+    fences = {row.id: row.fence for row in asked}
+    ends = [
+        Finish(
+            each.job_id, each.fence, JobState.CANCELLED, "cancelled", each.charge, error="cancelled"
+        )
+        for each in going_on
+        if fences.get(each.job_id) == each.fence
+    ]
+    done: set[Lease] = set()
+    for _, group in groupby(sorted(ends, key=_shape), key=_shape):
+        done.update(db.dialect.end_jobs(db, list(group)))
+    return done
+
+
+def _shape(each: Finish) -> tuple[str, str, int, str, bool]:
+    return each.state, each.status, each.charge, each.via or "", each.delay_ms is None
+
+
+def note_progress(db: Db, job_id: JobId, fence: int, progress: str) -> bool:
+    """Keep a JSON text beside a running job."""
+    noted = db.run(
+        "UPDATE {p}jobs SET progress = :progress "
+        "WHERE id = :id AND fence = :fence AND state = 'processing'",
+        id=job_id,
+        fence=fence,
+        progress=progress,
+    )
+    return noted.rowcount > 0
+
+
+def _check(request: ClaimRequest) -> None:
+    if not request.queues:
+        raise InvalidInput("a claim needs a queue")
+    for name in ("limit", "careful_limit"):
+        if not 0 <= getattr(request, name) <= MAX_JOB_CLAIM:
+            raise InvalidInput(f"{name} is {getattr(request, name)}; allowed: 0 to {MAX_JOB_CLAIM}")

@@ -1,0 +1,209 @@
+"""Station 7: transitions asked for, and those that time brings.
+
+Every move locks its rows, asks the transition table, and writes state and events together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from duly.events import AttemptStatus
+from duly.job_store import MAX_SWEEP, JobRefused, Retention
+from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.outcomes import LEASE_EXPIRED, decide_loss
+from duly.stores.checks import check_limit
+from duly.stores.sql.db import Db
+from duly.stores.sql.job_rows import job_of
+
+_NO_LEASE = "worker = NULL, lease_until_ms = NULL"
+
+
+def move(
+    db: Db,
+    ids: Sequence[str],
+    path: Sequence[JobState],
+    sets: str = "",
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    ended_as: AttemptStatus | None = None,
+    **values: Any,
+) -> None:
+    """Write states along a path, with an event for each, of jobs that are locked already."""
+    state = path[-1]
+    rows = db.run(
+        f"UPDATE {{p}}jobs SET state = :state, events = events + :steps, "
+        f"finished_at_ms = {'{now}' if state in FINAL else 'NULL'}{', ' * bool(sets)}{sets} "
+        "WHERE id IN :ids RETURNING id, fence, events, {now} AS at_ms",
+        state=state.value,
+        steps=len(path),
+        ids=list(ids),
+        **values,
+    ).all()
+    events = [
+        {
+            "job_id": row.id,
+            "seq": row.events - len(path) + step,
+            "at_ms": row.at_ms,
+            "state": state.value,
+            "attempt": row.fence,
+            "actor": actor,
+            "reason": reason,
+            "ended_as": ended_as,
+        }
+        for row in rows
+        for step, state in enumerate(path, 1)
+    ]
+    if events:
+        db.connection.execute(db.tables.job_events.insert(), events)
+
+
+def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
+    """Move on jobs whose lease has ended."""
+    check_limit(limit)
+    lost = db.run(
+        "SELECT id, fence, careful AS is_careful, attempts, max_attempts, cancel_asked "
+        "FROM {p}jobs WHERE lease_until_ms <= {now} "
+        "ORDER BY lease_until_ms, id LIMIT :limit {skip}",
+        limit=limit,
+    ).all()
+    by_path: dict[tuple[JobState, ...], list[str]] = defaultdict(list)
+    for row in lost:
+        by_path[decide_loss(row)].append(row.id)
+    for path, ids in sorted(by_path.items()):
+        sets = _NO_LEASE
+        if path[-1] is JobState.QUEUED:
+            sets += ", careful = 1"
+        elif path[-1] is JobState.DEAD:
+            sets += f", error = '{LEASE_EXPIRED}'"
+        move(db, ids, path, sets, reason=LEASE_EXPIRED, ended_as="lost")
+    return len(lost)
+
+
+def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = None) -> int:
+    """Queue scheduled and retrying jobs whose run time has come."""
+    check_limit(limit)
+    found: list[tuple[int, str]] = []
+    for queue in waiting_queues(db) if queues is None else queues:
+        rows = db.run(
+            "SELECT run_at_ms, id FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
+            "AND queue = :queue AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
+            queue=queue,
+            limit=limit,
+        )
+        found += [(row.run_at_ms, row.id) for row in rows]
+    ids = [job_id for _, job_id in sorted(found)[:limit]]
+    if ids:
+        move(db, ids, [JobState.QUEUED])
+        db.dialect.tell(db, {f"queue:{queue}" for queue in queues or ()})
+    return len(ids)
+
+
+def waiting_queues(db: Db) -> list[str]:
+    """Queues that have jobs waiting for their time: a step per queue, not per job."""
+    rows = db.run(
+        "WITH RECURSIVE found(queue) AS ("
+        "SELECT (SELECT queue FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
+        "ORDER BY queue LIMIT 1) "
+        "UNION ALL SELECT (SELECT j.queue FROM {p}jobs j WHERE j.state IN ('scheduled', 'retrying')"
+        " AND j.queue > found.queue ORDER BY j.queue LIMIT 1) "
+        "FROM found WHERE found.queue IS NOT NULL) "
+        "SELECT queue FROM found WHERE queue IS NOT NULL"
+    )
+    return list(rows.scalars())
+
+
+def cancel_job(
+    db: Db, job_id: JobId, *, by: str | None = None, reason: str | None = None
+) -> Job | JobRefused:
+    """Cancel what has not begun; ask the worker of a running job."""
+    job = _locked(db, job_id)
+    if job is None or job.state is JobState.CANCELLED:
+        return job or JobRefused(job_id, None)
+    if job.state is JobState.PROCESSING:
+        db.run("UPDATE {p}jobs SET cancel_asked = 1 WHERE id = :id", id=job_id)
+        db.dialect.tell(db, {f"cancel:{job_id}"})
+        return _now(db, job_id)
+    if not may_go(job.state, JobState.CANCELLED):
+        return JobRefused(job_id, job.state)
+    move(db, [job_id], [JobState.CANCELLED], actor=by, reason=reason)
+    return _now(db, job_id)
+
+
+def retry_job(
+    db: Db,
+    job_id: JobId,
+    *,
+    reset_attempts: bool = True,
+    by: str | None = None,
+    reason: str | None = None,
+) -> Job | JobRefused:
+    """Queue a job again, due now."""
+    job = _locked(db, job_id)
+    if job is None or job.state is JobState.QUEUED:
+        return job or JobRefused(job_id, None)
+    if job.state in (JobState.PROCESSING, JobState.FAILED) or not may_go(
+        job.state, JobState.QUEUED
+    ):
+        return JobRefused(job_id, job.state)
+    sets = "place = place + {now} - run_at_ms, run_at_ms = {now}, cancel_asked = 0, "
+    if reset_attempts:
+        sets += "attempts = 0"
+    else:
+        sets += "max_attempts = CASE WHEN attempts < max_attempts THEN max_attempts "
+        sets += "ELSE attempts + 1 END"
+    said = reason or ("retry, attempts reset" if reset_attempts else "retry")
+    move(db, [job_id], [JobState.QUEUED], sets, actor=by, reason=said)
+    db.dialect.tell(db, {f"queue:{job.queue}"})
+    return _now(db, job_id)
+
+
+def delete_job(
+    db: Db, job_id: JobId, *, by: str | None = None, reason: str | None = None
+) -> Job | JobRefused:
+    """Mark a job deleted and empty it."""
+    job = _locked(db, job_id)
+    if job is None or job.state is JobState.DELETED:
+        return job or JobRefused(job_id, None)
+    if not may_go(job.state, JobState.DELETED):
+        return JobRefused(job_id, job.state)
+    emptied = "input = 'null', result = NULL, error = NULL, progress = NULL, metadata = NULL"
+    move(db, [job_id], [JobState.DELETED], emptied, actor=by, reason=reason)
+    return _now(db, job_id)
+
+
+def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
+    """Remove ended jobs kept long enough, and keys that ran out."""
+    check_limit(limit)
+    found: list[tuple[int, str]] = []
+    for state in sorted(FINAL):
+        rows = db.run(
+            "SELECT finished_at_ms, id FROM {p}jobs WHERE state = :state "
+            "AND finished_at_ms <= {now} - :kept ORDER BY finished_at_ms, id LIMIT :limit {skip}",
+            state=state.value,
+            kept=getattr(retention, f"{state}_ms"),
+            limit=limit,
+        )
+        found += [(row.finished_at_ms, row.id) for row in rows]
+    ids = [job_id for _, job_id in sorted(found)[:limit]]
+    if ids:
+        db.run("DELETE FROM {p}job_events WHERE job_id IN :ids", ids=ids)
+        db.run("DELETE FROM {p}jobs WHERE id IN :ids", ids=ids)
+    db.run(
+        "DELETE FROM {p}idempotency WHERE (workspace, action, idempotency_key) IN ("
+        "SELECT workspace, action, idempotency_key FROM {p}idempotency "
+        "WHERE expires_at_ms <= {now} ORDER BY expires_at_ms LIMIT :limit {skip})",
+        limit=limit,
+    )
+    return len(ids)
+
+
+def _locked(db: Db, job_id: JobId) -> Job | None:
+    row = db.run("SELECT * FROM {p}jobs WHERE id = :id {lock}", id=job_id).first()
+    return None if row is None else job_of(row)
+
+
+def _now(db: Db, job_id: JobId) -> Job:
+    return job_of(db.run("SELECT * FROM {p}jobs WHERE id = :id", id=job_id).one())

@@ -1,0 +1,122 @@
+"""Jobs as rows, and what is read of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row
+
+from duly.events import Attempt, JobEvent
+from duly.job_store import JobCount, JobFilter
+from duly.jobs import Job, JobId, JobState, retry_from
+from duly.stores.checks import check_limit
+from duly.stores.sql.db import Db
+
+EVENT = ", ".join(JobEvent._fields)
+
+
+def job_of(row: Row[Any]) -> Job:
+    """A job from a row that has all columns."""
+    found = row._asdict()
+    return Job(
+        id=found["id"],
+        action=found["action"],
+        queue=found["queue"],
+        workspace=found["workspace"],
+        scope=found["scope"],
+        state=JobState(found["state"]),
+        priority=found["priority"],
+        run_at_ms=found["run_at_ms"],
+        created_at_ms=found["created_at_ms"],
+        finished_at_ms=found["finished_at_ms"],
+        attempts=found["attempts"],
+        max_attempts=found["max_attempts"],
+        is_careful=bool(found["careful"]),
+        fence=found["fence"],
+        events=found["events"],
+        retry=retry_from(found["retry"]),
+        timeout_ms=found["timeout_ms"],
+        worker=found["worker"],
+        lease_until_ms=found["lease_until_ms"],
+        cancel_asked=bool(found["cancel_asked"]),
+        key=found["idempotency_key"],
+        schedule_id=found["schedule_id"],
+        nominal_ms=found["nominal_ms"],
+        correlation_id=found["correlation_id"],
+        metadata=found["metadata"],
+        input=found["input"],
+        result=found["result"],
+        error=found["error"],
+        progress=found["progress"],
+    )
+
+
+def get_job(db: Db, job_id: JobId) -> Job | None:
+    """Read one job."""
+    row = db.run("SELECT * FROM {p}jobs WHERE id = :id", id=job_id).first()
+    return None if row is None else job_of(row)
+
+
+def list_jobs(
+    db: Db, which: JobFilter, *, before: JobId | None = None, limit: int = 100
+) -> list[Job]:
+    """One page of jobs by id, newest first."""
+    check_limit(limit)
+    wanted = {
+        name: getattr(which, name)
+        for name in ("state", "queue", "workspace", "action", "schedule_id", "correlation_id")
+        if getattr(which, name) is not None
+    }
+    terms = [f"{name} = :{name}" for name in wanted]
+    if before is not None:
+        terms.append("id < :before")
+        wanted["before"] = before
+    where = f"WHERE {' AND '.join(terms)}" if terms else ""
+    rows = db.run(
+        f"SELECT * FROM {{p}}jobs {where} ORDER BY id DESC LIMIT :limit",
+        limit=limit,
+        **wanted,
+    )
+    return [job_of(row) for row in rows]
+
+
+def count_jobs(db: Db) -> list[JobCount]:
+    """Jobs by queue and state."""
+    rows = db.run(
+        "SELECT queue, state, count(*) AS jobs FROM {p}jobs "
+        "GROUP BY queue, state ORDER BY queue, state"
+    )
+    return [JobCount(row.queue, JobState(row.state), row.jobs) for row in rows]
+
+
+def job_events(db: Db, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
+    """What happened to a job."""
+    check_limit(limit)
+    rows = db.run(
+        f"SELECT {EVENT} FROM {{p}}job_events WHERE job_id = :id ORDER BY seq DESC LIMIT :limit",
+        id=job_id,
+        limit=limit,
+    ).all()
+    return [JobEvent(*row)._replace(state=JobState(row.state)) for row in reversed(rows)]
+
+
+def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
+    """The tries of a job: each is a claim's event and the one that ended it."""
+    check_limit(limit)
+    rows = db.run(
+        "SELECT state, attempt, at_ms, actor, reason, COALESCE(ended_as, state) AS status "
+        "FROM {p}job_events WHERE job_id = :id AND attempt > "
+        "(SELECT MAX(attempt) FROM {p}job_events WHERE job_id = :id) - :limit ORDER BY seq",
+        id=job_id,
+        limit=limit,
+    )
+    found: dict[int, Attempt] = {}
+    for row in rows:
+        number = row.attempt
+        if row.state == JobState.PROCESSING:
+            found[number] = Attempt(job_id, number, row.actor, row.at_ms, None, None, None)
+        elif number in found and found[number].status is None:
+            found[number] = found[number]._replace(
+                ended_at_ms=row.at_ms, status=row.status, error=row.reason
+            )
+    return list(found.values())

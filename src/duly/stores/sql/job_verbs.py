@@ -1,0 +1,167 @@
+"""The job verbs of the async port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from duly.events import Attempt, JobEvent
+from duly.job_store import (
+    MAX_SWEEP,
+    ClaimRequest,
+    Claims,
+    Enqueued,
+    JobCount,
+    JobFilter,
+    JobRefused,
+    KeyTaken,
+    Lock,
+    QueueSettings,
+    Renewed,
+    Retention,
+    Wake,
+    WorkerInfo,
+)
+from duly.jobs import Job, JobId, NewJob, Token, WorkerId
+from duly.outcomes import Finish
+from duly.stores.sql import job_claims, job_inserts, job_moves, job_rows, queues, tokens
+from duly.stores.sql.transactions import Transactions
+
+
+class JobVerbs(Transactions):
+    """Every job verb on one relational database."""
+
+    async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
+        """Store jobs with their first events."""
+        return await self._run(job_inserts.insert_jobs, jobs)
+
+    def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
+        """The same inside the caller's own transaction."""
+        return self._joined(transaction, partial(job_inserts.insert_jobs, foreign=True), jobs)
+
+    async def claim_jobs(self, request: ClaimRequest) -> Claims:
+        """Rescue, promote, then take queued jobs."""
+        return await self._run(job_claims.claim_jobs, request)
+
+    async def renew(
+        self,
+        worker: WorkerId,
+        leases: Sequence[tuple[JobId, int]],
+        lease_ms: int,
+        tokens: Sequence[Token] = (),
+        token_lease_ms: int = 10_000,
+    ) -> Renewed:
+        """Extend leases that still stand, and tokens."""
+        return await self._run(job_claims.renew, worker, leases, lease_ms, tokens, token_lease_ms)
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
+        """Store how attempts ended."""
+        return await self._run(job_claims.finish, finishes)
+
+    async def release_tokens(self, worker: WorkerId, held: Sequence[Token]) -> None:
+        """Give tokens back."""
+        await self._run(tokens.release_tokens, worker, held)
+
+    async def note_progress(self, job_id: JobId, fence: int, progress: str) -> bool:
+        """Keep a JSON text beside a running job."""
+        return await self._run(job_claims.note_progress, job_id, fence, progress)
+
+    async def cancel_job(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> Job | JobRefused:
+        """Cancel what has not begun; ask the worker of a running job."""
+        return await self._run(job_moves.cancel_job, job_id, by=by, reason=reason)
+
+    async def retry_job(
+        self,
+        job_id: JobId,
+        *,
+        reset_attempts: bool = True,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Job | JobRefused:
+        """Queue a job again, due now."""
+        return await self._run(
+            job_moves.retry_job, job_id, reset_attempts=reset_attempts, by=by, reason=reason
+        )
+
+    async def delete_job(
+        self, job_id: JobId, *, by: str | None = None, reason: str | None = None
+    ) -> Job | JobRefused:
+        """Mark a job deleted and empty it."""
+        return await self._run(job_moves.delete_job, job_id, by=by, reason=reason)
+
+    async def release_expired(self, limit: int = MAX_SWEEP) -> int:
+        """Move on jobs whose lease has ended."""
+        return await self._run(job_moves.release_expired, limit)
+
+    async def promote_due(self, limit: int = MAX_SWEEP) -> int:
+        """Queue jobs whose run time has come."""
+        return await self._run(job_moves.promote_due, limit)
+
+    async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
+        """Remove ended jobs kept long enough."""
+        return await self._run(job_moves.prune, retention, limit)
+
+    async def get_job(self, job_id: JobId) -> Job | None:
+        """Read one job."""
+        return await self._run(job_rows.get_job, job_id)
+
+    async def list_jobs(
+        self, which: JobFilter, *, before: JobId | None = None, limit: int = 100
+    ) -> list[Job]:
+        """One page of jobs by id, newest first."""
+        return await self._run(job_rows.list_jobs, which, before=before, limit=limit)
+
+    async def count_jobs(self) -> list[JobCount]:
+        """Jobs by queue and state."""
+        return await self._run(job_rows.count_jobs)
+
+    async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
+        """What happened to a job."""
+        return await self._run(job_rows.job_events, job_id, limit)
+
+    async def job_attempts(self, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
+        """The tries of a job."""
+        return await self._run(job_rows.job_attempts, job_id, limit)
+
+    async def set_queue(self, settings: QueueSettings) -> None:
+        """Store what is decided about a queue."""
+        await self._run(queues.set_queue, settings)
+
+    async def list_queues(self) -> list[QueueSettings]:
+        """Every queue somebody spoke about."""
+        return await self._run(queues.list_queues)
+
+    async def beat(self, worker: WorkerInfo) -> None:
+        """Register a worker, or say that it lives."""
+        await self._run(queues.beat, worker)
+
+    async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
+        """Workers by id."""
+        return await self._run(queues.list_workers, limit)
+
+    async def remove_worker(self, worker: WorkerId) -> None:
+        """Take a worker off the list."""
+        await self._run(queues.remove_worker, worker)
+
+    async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
+        """Take workers off the list that have said nothing for so long."""
+        return await self._run(queues.remove_silent_workers, silent_ms, limit)
+
+    async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
+        """Take a lock that is free."""
+        return await self._run(queues.acquire_lock, name, owner, ttl_ms)
+
+    async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
+        """Hold a lock for longer."""
+        return await self._run(queues.extend_lock, name, owner, ttl_ms)
+
+    async def release_lock(self, name: str, owner: str) -> bool:
+        """Give a lock back."""
+        return await self._run(queues.release_lock, name, owner)
+
+    def listen(self, wake: Wake) -> Callable[[], None]:
+        """Hear of new jobs, where the database passes messages."""
+        return self._dialect.listen(self._url, self._options, self._tables, wake) or (lambda: None)

@@ -1,0 +1,150 @@
+"""SQLite: the hot statements of jobs.
+
+SQLite has no statement that writes two tables, and needs none: the verb holds the write lock, so
+reading, deciding and writing in turn is as good. Batches travel as JSON or as prepared statements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row
+
+from duly.jobs import FINAL, LeasedJob
+from duly.outcomes import Finish
+from duly.stores.sql.job_inserts import JobRow, first_event, full_row
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
+    from duly.stores.sql.job_claims import Take
+
+_LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
+
+
+def take_jobs(db: Db, take: Take) -> Sequence[Row[Any]]:
+    """Claim jobs of one line, best place first."""
+    request = take.request
+    values: dict[str, Any] = {"queue": take.queue}
+    if take.workspace is not None:
+        values["workspace"] = take.workspace
+    if request.actions is not None:
+        values["actions"] = list(request.actions)
+    statement = _pick(take.workspace is not None, request.actions is not None)
+    found: list[Row[Any]] = []
+    for careful, limit in ((0, take.limit), (1, take.careful_limit)):
+        if limit > 0:
+            found += db.run(statement, careful=careful, limit=limit, **values).all()
+    if not found:
+        return []
+    now_ms = db.now_ms()
+    picked = sorted(found, key=lambda row: (row.place, row.id))[: take.most]
+    ids = json.dumps([row.id for row in picked])
+    db.run(
+        "UPDATE {p}jobs SET state = 'processing', fence = fence + 1, events = events + 1, "
+        "attempts = attempts + careful, worker = :worker, lease_until_ms = :until_ms "
+        "WHERE id IN (SELECT value FROM json_each(:ids))",
+        ids=ids,
+        worker=request.worker,
+        until_ms=now_ms + request.lease_ms,
+    )
+    db.run(
+        "INSERT INTO {p}job_events (job_id, seq, at_ms, state, attempt, actor) "
+        "SELECT id, events, :now_ms, 'processing', fence, :worker FROM {p}jobs "
+        "WHERE id IN (SELECT value FROM json_each(:ids))",
+        ids=ids,
+        worker=request.worker,
+        now_ms=now_ms,
+    )
+    return db.run(
+        f"SELECT {_LEASED} FROM json_each(:ids) AS picked "
+        "CROSS JOIN {p}jobs AS j ON j.id = picked.value ORDER BY picked.key",
+        ids=ids,
+    ).all()
+
+
+@lru_cache(maxsize=4)
+def _pick(by_workspace: bool, by_action: bool) -> str:
+    return (
+        "SELECT id, place FROM {p}jobs WHERE state = 'queued' AND queue = :queue "
+        + ("AND workspace = :workspace " if by_workspace else "")
+        + ("AND action IN :actions " if by_action else "")
+        + "AND careful = :careful AND run_at_ms <= {now} ORDER BY place, id LIMIT :limit"
+    )
+
+
+def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
+    """Store ends of one shape; gives the leases that stood."""
+    first = finishes[0]
+    now_ms = db.now_ms()
+    by_lease = {(each.job_id, each.fence): each for each in finishes}
+    standing = db.run(
+        "SELECT j.id, j.fence, j.events FROM json_each(:ids) AS f "
+        "CROSS JOIN {p}jobs AS j ON j.id = f.value WHERE j.state = 'processing' "
+        + ("" if first.state in FINAL else "AND j.cancel_asked = 0"),
+        ids=json.dumps(list({each.job_id for each in finishes})),
+    ).all()
+    rows = [row for row in standing if (row.id, row.fence) in by_lease]
+    if not rows:
+        return []
+    ends = [by_lease[row.id, row.fence] for row in rows]
+    prefix, _ = db.dialect.names(db.tables)
+    many = db.connection.exec_driver_sql
+    many(
+        _end(prefix, first),
+        [
+            (
+                now_ms,
+                first.charge,
+                now_ms + (each.delay_ms or 0),
+                each.result,
+                each.error,
+                each.job_id,
+            )
+            for each in ends
+        ],
+    )
+    path = [state.value for state in (first.via, first.state) if state is not None]
+    ended_as = None if first.status == first.state else first.status
+    many(
+        f"INSERT INTO {prefix}job_events (job_id, seq, at_ms, state, attempt, reason, ended_as) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (row.id, row.events + step, now_ms, state, row.fence, end.error, ended_as)
+            for row, end in zip(rows, ends, strict=True)
+            for step, state in enumerate(path, 1)
+        ],
+    )
+    return [(row.id, row.fence) for row in rows]
+
+
+def _end(prefix: str, first: Finish) -> str:
+    """Parameters: now, charge, next run time, result, error, id."""
+    sets = f"state = '{first.state}', events = events + {1 if first.via is None else 2}"
+    ended_at = "?1" if first.state in FINAL else "NULL"
+    sets += f", finished_at_ms = {ended_at}, attempts = attempts + ?2"
+    if first.delay_ms is not None:
+        sets += ", place = place + ?3 - run_at_ms, run_at_ms = ?3"
+    if first.status != "released":
+        sets += ", result = ?4, error = ?5"
+    return f"UPDATE {prefix}jobs SET {sets}, worker = NULL, lease_until_ms = NULL WHERE id = ?6"
+
+
+def add_jobs(db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
+    """Store new jobs and their events; gives ids and states of those that were new."""
+    if not rows:
+        return []
+    now_ms = db.now_ms()
+    known = set(
+        db.run(
+            "SELECT id FROM {p}jobs WHERE id IN (SELECT value FROM json_each(:ids))",
+            ids=json.dumps([row.id for row in rows]),
+        ).scalars()
+    )
+    full = [full_row(row, now_ms) for row in rows if row.id not in known]
+    if full:
+        db.connection.execute(db.tables.jobs.insert(), full)
+        db.connection.execute(db.tables.job_events.insert(), [first_event(row) for row in full])
+    return [(row["id"], row["state"]) for row in full]

@@ -1,0 +1,145 @@
+"""Running verbs: a transaction each, on a thread of their own.
+
+A verb that lost a race is run again; driver errors are translated here and never leave this
+package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from duly.clock import Clock
+from duly.errors import BackendUnavailable
+from duly.stores.sql import migrate
+from duly.stores.sql.db import Db
+from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.foreign import join_transaction
+from duly.stores.sql.options import SqlOptions
+from duly.triggers.instants import to_ms
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RACES = 5
+"""How often a verb that lost a race is run again."""
+
+
+class Transactions:
+    """A database that verbs run on."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        url: URL,
+        options: SqlOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._options = SqlOptions() if options is None else options
+        self._dialect = dialect
+        self._url = url
+        self._clock = clock
+        self._engine = dialect.engine(url, self._options)
+        self._tables = dialect.tables(self._options.namespace)
+        self._threads = ThreadPoolExecutor(self._options.connections, "duly-store")
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Reach the server, then bring the schema up to date or check it."""
+        for fault in self._dialect.faults():
+            log.warning(fault, extra={"event": "store.fault"})
+        for attempt in range(1, self._options.connect_attempts + 1):
+            try:
+                self._in_transaction(self._prepare_schema)
+            except BackendUnavailable as error:
+                if not error.is_unreachable or attempt == self._options.connect_attempts:
+                    self._release()
+                    raise
+                log.warning(
+                    "database unreachable, trying again: %s",
+                    error,
+                    extra={"event": "store.unreachable", "attempt": attempt},
+                )
+                time.sleep(0.1 * 2**attempt)
+            else:
+                return
+
+    def _prepare_schema(self, db: Db) -> None:
+        if not self._options.skip_schema_init:
+            migrate.upgrade(db.connection, self._dialect, self._tables)
+        migrate.check(db.connection, self._tables)
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+        await asyncio.get_running_loop().run_in_executor(None, self._release)
+
+    def _release(self) -> None:
+        self._threads.shutdown(wait=True)
+        self._engine.dispose()
+
+    async def _run(
+        self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """One hop to a thread, one transaction there."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, lambda: self._in_transaction(verb, *args, **kwargs)
+        )
+
+    def _in_transaction(
+        self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        for attempt in range(RACES):
+            try:
+                with self._engine.begin() as connection:
+                    result = verb(self._db(connection), *args, **kwargs)
+            except DBAPIError as error:
+                if attempt + 1 < RACES and self._dialect.is_race(error):
+                    continue
+                raise unavailable(error) from error
+            except SQLAlchemyError as error:
+                raise unavailable(error) from error
+            self._dialect.after_commit(self._engine)
+            return result
+        raise AssertionError("the last attempt returns or raises")
+
+    def _db(self, connection: Connection) -> Db:
+        fixed = None if self._clock is None else to_ms(self._clock.now())
+        return Db(connection, self._tables, self._dialect, fixed)
+
+    def _joined(
+        self,
+        transaction: Any,
+        verb: Callable[Concatenate[Db, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run a verb inside the caller's own transaction."""
+        connection = join_transaction(transaction, self._engine, self._options)
+        for attempt in range(RACES):
+            try:
+                # A savepoint, so that losing a race cannot abort what the caller has done.
+                with connection.begin_nested():
+                    return verb(self._db(connection), *args, **kwargs)
+            except DBAPIError as error:
+                if attempt + 1 == RACES or not self._dialect.is_race(error):
+                    raise unavailable(error) from error
+        raise AssertionError("the last attempt returns or raises")
+
+
+def unavailable(error: SQLAlchemyError) -> BackendUnavailable:
+    """A driver's error as ours, without its SQL and parameters, which may hold secrets."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    lost = isinstance(error, DBAPIError) and (error.connection_invalidated or not error.statement)
+    first_line = str(cause).strip().split("\n", 1)[0][:300]
+    return BackendUnavailable(f"the database said: {first_line}", is_unreachable=lost)

@@ -1,0 +1,122 @@
+"""Reading jobs: pages, filters, counts, and the newest of their events and attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.errors import InvalidInput
+from duly.job_store import JobCount, JobFilter, QueueSettings
+from duly.jobs import JobId, JobState
+from duly.outcomes import Released
+from duly.store import MAX_PAGE, Store
+from duly.testing.conformance.job_samples import a_job, bring_to, claim_one, claimed, end, insert
+from duly.testing.conformance.samples import HOUR_MS, START_MS
+from duly.testing.conformance.suite import StoreConformance, case
+
+
+async def listed(store: Store, which: JobFilter) -> list[str]:
+    """The ids of a filter."""
+    return [job.id for job in await store.list_jobs(which)]
+
+
+class JobReadCases(StoreConformance):
+    """get_job(), list_jobs(), count_jobs(), job_events(), job_attempts(), and queues."""
+
+    @case
+    async def test_absent_jobs_are_none(self, store: Store) -> None:
+        assert await store.get_job(JobId("nobody")) is None
+        assert await store.job_events(JobId("nobody")) == []
+        assert await store.job_attempts(JobId("nobody")) == []
+        assert await store.list_jobs(JobFilter()) == []
+        assert await store.count_jobs() == []
+
+    @case
+    async def test_pages_go_from_the_newest(self, store: Store) -> None:
+        await insert(store, *(a_job(f"{number}") for number in range(7)))
+        pages: list[str] = []
+        before: JobId | None = None
+        while page := await store.list_jobs(JobFilter(), before=before, limit=3):
+            pages.append("".join(job.id for job in page))
+            before = page[-1].id
+        assert pages == ["654", "321", "0"]
+
+    @case
+    async def test_pages_are_whole_jobs(self, store: Store) -> None:
+        job = await bring_to(store, JobState.DEAD, input='{"a": 1}')
+        assert await store.list_jobs(JobFilter()) == [job]
+
+    @case
+    async def test_filters(self, store: Store) -> None:
+        await insert(store, a_job("a", queue="mail", workspace="acme", action="x.a"))
+        await insert(store, a_job("b", queue="mail", schedule_id="sch_1"))
+        await insert(store, a_job("c", correlation_id="r", workspace="acme"))
+        await insert(store, a_job("d", run_at_ms=START_MS + HOUR_MS))
+        assert await claimed(store) == ["c"]
+        assert await listed(store, JobFilter(queue="mail")) == ["b", "a"]
+        assert await listed(store, JobFilter(workspace="acme")) == ["c", "a"]
+        assert await listed(store, JobFilter(workspace="acme", queue="mail")) == ["a"]
+        assert await listed(store, JobFilter(action="x.a")) == ["a"]
+        assert await listed(store, JobFilter(schedule_id="sch_1")) == ["b"]
+        assert await listed(store, JobFilter(correlation_id="r")) == ["c"]
+        assert await listed(store, JobFilter(state=JobState.PROCESSING)) == ["c"]
+        assert await listed(store, JobFilter(state=JobState.QUEUED)) == ["b", "a"]
+        assert await listed(store, JobFilter(state=JobState.DEAD)) == []
+        found = await store.list_jobs(JobFilter(queue="mail"), before=JobId("b"))
+        assert [job.id for job in found] == ["a"]
+
+    @case
+    async def test_counts_by_queue_and_state(self, store: Store) -> None:
+        await bring_to(store, JobState.SUCCEEDED, "a")
+        await bring_to(store, JobState.SUCCEEDED, "b")
+        await bring_to(store, JobState.DEAD, "c")
+        await insert(store, a_job("d", queue="mail"), a_job("e", queue="archive"))
+        assert await store.count_jobs() == [
+            JobCount("archive", JobState.QUEUED, 1),
+            JobCount("default", JobState.DEAD, 1),
+            JobCount("default", JobState.SUCCEEDED, 2),
+            JobCount("mail", JobState.QUEUED, 1),
+        ]
+
+    @case
+    async def test_events_of_one_millisecond_are_in_order(self, store: Store) -> None:
+        await insert(store, a_job())
+        for _ in range(12):
+            await end(store, await claim_one(store), Released())
+        events = await store.job_events(JobId("a"))
+        assert [each.seq for each in events] == list(range(1, 26))
+        assert {each.at_ms for each in events} == {START_MS}
+        assert [each.state.value for each in events] == ["queued", *["processing", "queued"] * 12]
+
+    @case
+    async def test_newest_events_and_attempts_are_given(self, store: Store) -> None:
+        await insert(store, a_job())
+        for _ in range(5):
+            await end(store, await claim_one(store), Released())
+        assert [each.seq for each in await store.job_events(JobId("a"), limit=3)] == [9, 10, 11]
+        attempts = await store.job_attempts(JobId("a"), limit=2)
+        assert [each.number for each in attempts] == [4, 5]
+
+    @case
+    async def test_pages_of_jobs_have_bounds(self, store: Store) -> None:
+        for limit in (0, MAX_PAGE + 1):
+            with pytest.raises(InvalidInput):
+                await store.list_jobs(JobFilter(), limit=limit)
+            with pytest.raises(InvalidInput):
+                await store.job_events(JobId("a"), limit)
+            with pytest.raises(InvalidInput):
+                await store.job_attempts(JobId("a"), limit)
+
+    @case
+    async def test_queues_are_as_decided_last(self, store: Store) -> None:
+        assert await store.list_queues() == []
+        mail = QueueSettings("mail", is_paused=True, note="repairs", job_limit=3, workspace_limit=2)
+        await store.set_queue(mail)
+        await store.set_queue(QueueSettings("default", job_limit=1))
+        assert await store.list_queues() == [QueueSettings("default", job_limit=1), mail]
+        await store.set_queue(QueueSettings("default"))
+        assert await store.list_queues() == [QueueSettings("default"), mail]
+
+    @case
+    async def test_queues_without_a_name_are_refused(self, store: Store) -> None:
+        with pytest.raises(InvalidInput):
+            await store.set_queue(QueueSettings(""))

@@ -1,0 +1,106 @@
+"""Upgrades: a database of every earlier version, with rows, becomes what a new one is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import Connection, Engine, Table, create_engine, inspect, select
+from sqlalchemy.engine import make_url
+
+from duly.stores import open_store
+from duly.stores.sql.migrate import migrations, record_statement
+from duly.stores.sql.opening import dialect_of
+from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
+from duly.stores.upkeep import upgrade_schema
+from tests.servers import PostgresServer
+
+
+class Pair(NamedTuple):
+    """Two empty databases of one kind."""
+
+    old: str
+    new: str
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
+    if request.param == "sqlite":
+        return Pair(f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return Pair(server.create(), server.create())
+
+
+def engine_of(url: str) -> Engine:
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return create_engine(parsed if is_file else parsed.set(drivername="postgresql+psycopg"))
+
+
+def make_version(connection: Connection, url: str, version: int) -> None:
+    """A schema as the release of that version left it."""
+    dialect = dialect_of(url)
+    tables = dialect.tables(None)
+    for step in migrations(dialect.name)[:version]:
+        for statement in step.statements(dialect, tables):
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(record_statement(dialect, tables, step.number))
+
+
+def a_value(table: Table, name: str) -> Any:
+    return 7 if "INT" in str(table.c[name].type).upper() else f"{table.name} {name}"
+
+
+def add_rows(connection: Connection) -> dict[str, list[Any]]:
+    """A row in every table there is, with a value in every column."""
+    present = set(inspect(connection).get_table_names())
+    tables = make_tables()
+    for table in tables.metadata.sorted_tables:
+        if table.name in present and table is not tables.schema:
+            row = {column.name: a_value(table, column.name) for column in table.columns}
+            connection.execute(table.insert().values(row))
+    return stored(connection)
+
+
+def stored(connection: Connection) -> dict[str, list[Any]]:
+    present = set(inspect(connection).get_table_names())
+    tables = make_tables()
+    return {
+        table.name: [tuple(row) for row in connection.execute(select(table))]
+        for table in tables.metadata.sorted_tables
+        if table.name in present and table is not tables.schema
+    }
+
+
+def shape(engine: Engine) -> dict[str, Any]:
+    """Columns, keys and indexes of every table."""
+    seen = inspect(engine)
+    return {
+        name: (
+            sorted((c["name"], str(c["type"]), c["nullable"]) for c in seen.get_columns(name)),
+            seen.get_pk_constraint(name)["constrained_columns"],
+            sorted(
+                (i["name"], str(i["column_names"]), i["unique"]) for i in seen.get_indexes(name)
+            ),
+        )
+        for name in sorted(seen.get_table_names())
+    }
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_every_earlier_version_becomes_the_newest(pair: Pair, version: int) -> None:
+    old, new = engine_of(pair.old), engine_of(pair.new)
+    with old.begin() as connection:
+        make_version(connection, pair.old, version)
+        before = add_rows(connection)
+    assert before
+    upgrade_schema(pair.old)
+    asyncio.run(open_store(pair.new).close())
+    with old.connect() as connection:
+        after = stored(connection)
+    assert {name: after[name] for name in before} == before
+    assert shape(old) == shape(new)
+    for engine in (old, new):
+        engine.dispose()
