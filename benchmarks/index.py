@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bars = _bars(figures)
     text = [
         facts_text(facts, figures),
-        drains_text(figures, len(rows.rows), len(rows.texts)),
+        drains_text(figures, len(rows), len(rows.texts)),
         peers_text(figures, size.jobs),
         ticks_text(figures),
     ]

@@ -88,13 +88,13 @@ async def first_drain(place: Place, backlog: Backlog, batch: int) -> float:
         claimed += taken
     rate = claimed / (perf_counter() - started)
     await store.close()
-    if claimed != len(backlog.rows):
-        raise Disagreement(f"{claimed} of {len(backlog.rows)} rows were claimed")
+    if claimed != len(backlog):
+        raise Disagreement(f"{claimed} of {len(backlog)} rows were claimed")
     return rate
 
 
 async def measure_drains(
-    contest: Contest, batch: int, moves: Mapping[str, Move], *, with_peers: bool
+    contest: Contest, batch: int, moves: Mapping[int, Move], *, with_peers: bool
 ) -> Drains:
     """Let the contestants drain the backlog again and again; raises Disagreement."""
     store = open_store(contest.ours.url)
@@ -111,7 +111,7 @@ async def measure_drains(
         for place in (contest.ours, contest.bare):
             place.refill(contest.backlog)
         gc.collect()
-        rates.append(await _drain([ours, bare], turn, len(contest.backlog.rows)))
+        rates.append(await _drain([ours, bare], turn, len(contest.backlog)))
         for place in (contest.ours, contest.bare):
             if place.moves() != moves:
                 raise Disagreement(f"the rows of {place.url} were not advanced alike")

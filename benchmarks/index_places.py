@@ -1,6 +1,6 @@
 """A database with Duly's own schema, and the bare driver at work in it.
 
-The driver's claim is the limit: the statements that Duly sends, the same table and indexes, the
+The driver's claim is the limit: the statements that Duly sends, the same tables and indexes, the
 same durability, but no library above the driver and next times that were worked out before.
 """
 
@@ -24,16 +24,16 @@ class Place(Protocol):
     def refill(self, backlog: Backlog) -> None:
         """Make the index hold these rows and no others, tidy and on disk."""
 
-    def claim(self, now_ms: int, limit: int, moves: Mapping[str, Move]) -> int:
+    def claim(self, now_ms: int, limit: int, moves: Mapping[int, Move]) -> int:
         """Claim and advance once with the bare driver; gives how many rows."""
 
-    def moves(self) -> dict[str, Move]:
+    def moves(self) -> dict[int, Move]:
         """Where the rows stand now: after a drain, the answers that the bare driver is given."""
 
     def fill_waiting(self, count: int, texts: Sequence[str]) -> None:
         """Store rows none of which is due for an hour, numbered from 0."""
 
-    def make_due(self, ids: Sequence[str], at_ms: int) -> None:
+    def make_due(self, numbers: Sequence[int], at_ms: int) -> None:
         """Set some rows back to a time that has come."""
 
     def settings(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ in which they are due. Rules are those of the trigger benchmark: 500, shared by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,25 +14,36 @@ from typing import Any
 from benchmarks.trigger_rows import WINDOW_FROM, WINDOW_MS, due_rows
 from duly.occurrences import IndexRow, trigger_text
 from duly.schedules import ScheduleId
-from duly.stores.sql.index import row_values
+from duly.stores.sql.rows import index_values, rule_values
 
 NOW_MS = int(WINDOW_FROM.timestamp() * 1000) + WINDOW_MS
 """When claims happen: all rows of the window are due, the oldest for a minute."""
 
-Move = tuple[str, int, int, int | None]
-"""Where a row goes: its id, next nominal time, next run time, runs left."""
+Move = tuple[int, int, int, int | None]
+"""Where a row goes: its number, next nominal time, next run time, runs left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Column values for one of the two tables that rows stand in."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Due rows as column values."""
+    """Due rows, part by part in the order of filling; numbered from 0."""
 
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    parts: tuple[Part, ...]
     texts: tuple[str, ...]
     """Their different triggers: rows with H or every have one each, others share."""
     expressions: tuple[tuple[str, str], ...]
     """What cron can say among the rules: expression and zone."""
+
+    def __len__(self) -> int:
+        return len(self.parts[0].rows)
 
 
 def backlog(count: int, seed: int) -> Backlog:
@@ -41,7 +52,7 @@ def backlog(count: int, seed: int) -> Backlog:
     random.shuffle(due)
     rows = [
         IndexRow(
-            schedule_id=ScheduleId(row_id(i)),
+            schedule_id=ScheduleId(schedule_id(i)),
             flow="report",
             scope=f"user:{i}",
             name="daily",
@@ -52,16 +63,22 @@ def backlog(count: int, seed: int) -> Backlog:
         )
         for i, each in enumerate(due)
     ]
-    values = [row_values(row) for row in rows]
     return Backlog(
-        columns=tuple(values[0]),
-        rows=[tuple(each.values()) for each in values],
+        parts=(
+            _part("duly_schedule_rules", map(rule_values, rows)),
+            _part("duly_schedule_index", map(index_values, rows)),
+        ),
         texts=tuple(dict.fromkeys(row.trigger for row in rows)),
         expressions=_expressions([(each.rule.expression, each.rule.tz) for each in due]),
     )
 
 
-def row_id(number: int) -> str:
+def _part(table: str, values: Iterable[dict[str, Any]]) -> Part:
+    numbered = [{"row_id": i} | each for i, each in enumerate(values)]
+    return Part(table, tuple(numbered[0]), [tuple(each.values()) for each in numbered])
+
+
+def schedule_id(number: int) -> str:
     """As long as a real one, and in the order of creation like a real one."""
     return f"sch_{number:032x}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,22 +17,31 @@ from duly.stores.sql.sqlite import CACHE_KIB, CHECKPOINT_BYTES
 
 PAGE_BYTES = 4096
 SELECT = (
-    "SELECT schedule_id, flow, scope, name, trigger_json, nominal_ms, run_at_ms, runs_left, "
-    "version, ? AS now_ms FROM duly_schedule_index WHERE run_at_ms <= ? AND trigger_version <= ? "
-    "ORDER BY run_at_ms, priority DESC, schedule_id LIMIT ?"
+    "SELECT row_id, ? AS now_ms, nominal_ms, run_at_ms, runs_left, version "
+    "FROM duly_schedule_index WHERE run_at_ms <= ? AND trigger_version <= ? "
+    "ORDER BY run_at_ms, priority DESC, row_id LIMIT ?"
+)
+RULES = (
+    "SELECT row_id, schedule_id, flow, scope, name, trigger_json FROM duly_schedule_rules "
+    "WHERE row_id IN (SELECT value FROM json_each(?))"
 )
 UPDATE = (
     "UPDATE duly_schedule_index SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, "
-    "version = version + 1 WHERE schedule_id = ?"
+    "version = version + 1 WHERE row_id = ?"
+)
+FILL_RULES = (
+    "WITH RECURSIVE numbers (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers "
+    "WHERE i + 1 < :count) "
+    "INSERT INTO duly_schedule_rules (row_id, schedule_id, flow, scope, name, trigger_json, zone, "
+    "hand_over, policies) SELECT i, printf('sch_%032x', i), 'report', 'user:' || i, 'daily', text, "
+    "'UTC', 'jobs', '{}' FROM numbers JOIN kinds ON kind = i % :kinds"
 )
 FILL_WAITING = (
     "WITH RECURSIVE numbers (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers "
     "WHERE i + 1 < :count), numbered AS MATERIALIZED (SELECT i, "
     ":now_ms + 3600000 + abs(random() % 2592000000) AS at_ms FROM numbers) "
-    "INSERT INTO duly_schedule_index (schedule_id, flow, scope, name, trigger_json, "
-    "trigger_version, zone, nominal_ms, run_at_ms, hand_over, priority, policies, version) "
-    "SELECT printf('sch_%032x', i), 'report', 'user:' || i, 'daily', text, :trigger_version, "
-    "'UTC', at_ms, at_ms, 'jobs', 0, '{}', 1 FROM numbered JOIN kinds ON kind = i % :kinds"
+    "INSERT INTO duly_schedule_index (row_id, flow, priority, trigger_version, nominal_ms, "
+    "run_at_ms, version) SELECT i, 'report', 0, :trigger_version, at_ms, at_ms, 1 FROM numbered"
 )
 
 
@@ -65,30 +75,34 @@ class SqlitePlace:
         _make_durable(self._connection)
 
     def refill(self, backlog: Backlog) -> None:
-        statement = (
-            f"INSERT INTO duly_schedule_index ({', '.join(backlog.columns)}) "  # noqa: S608
-            f"VALUES ({', '.join('?' * len(backlog.columns))})"
-        )
         self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.execute("DELETE FROM duly_schedule_index")
-        self._connection.executemany(statement, backlog.rows)
+        for part in reversed(backlog.parts):
+            self._connection.execute(f"DELETE FROM {part.table}")  # noqa: S608
+        for part in backlog.parts:
+            statement = (
+                f"INSERT INTO {part.table} ({', '.join(part.columns)}) "  # noqa: S608
+                f"VALUES ({', '.join('?' * len(part.columns))})"
+            )
+            self._connection.executemany(statement, part.rows)
         self._connection.execute("COMMIT")
         self._settle()
 
     def _settle(self) -> None:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def claim(self, now_ms: int, limit: int, moves: Mapping[str, Move]) -> int:
+    def claim(self, now_ms: int, limit: int, moves: Mapping[int, Move]) -> int:
         self._connection.execute("BEGIN IMMEDIATE")
         asked = (now_ms, now_ms, TRIGGER_VERSION, limit)
         found = self._connection.execute(SELECT, asked).fetchall()
-        moved = [moves[row[0]] for row in found]
+        numbers = [row[0] for row in found]
+        self._connection.execute(RULES, (json.dumps(numbers),)).fetchall()
+        moved = [moves[number] for number in numbers]
         self._connection.executemany(UPDATE, [(*move[1:], move[0]) for move in moved])
         self._connection.execute("COMMIT")
         return len(found)
 
-    def moves(self) -> dict[str, Move]:
-        statement = "SELECT schedule_id, nominal_ms, run_at_ms, runs_left FROM duly_schedule_index"
+    def moves(self) -> dict[int, Move]:
+        statement = "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM duly_schedule_index"
         return {row[0]: row for row in self._connection.execute(statement)}
 
     def fill_waiting(self, count: int, texts: Sequence[str]) -> None:
@@ -100,14 +114,15 @@ class SqlitePlace:
             "now_ms": NOW_MS,
             "trigger_version": TRIGGER_VERSION,
         }
+        self._connection.execute(FILL_RULES, asked)
         self._connection.execute(FILL_WAITING, asked)
         self._settle()
 
-    def make_due(self, ids: Sequence[str], at_ms: int) -> None:
+    def make_due(self, numbers: Sequence[int], at_ms: int) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(
-            "UPDATE duly_schedule_index SET nominal_ms = ?, run_at_ms = ? WHERE schedule_id = ?",
-            [(at_ms, at_ms, each) for each in ids],
+            "UPDATE duly_schedule_index SET nominal_ms = ?, run_at_ms = ? WHERE row_id = ?",
+            [(at_ms, at_ms, each) for each in numbers],
         )
         self._connection.execute("COMMIT")
 

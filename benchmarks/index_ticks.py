@@ -15,7 +15,7 @@ from time import perf_counter
 
 from benchmarks.index_claims import Disagreement
 from benchmarks.index_places import Place
-from benchmarks.index_rows import NOW_MS, row_id
+from benchmarks.index_rows import NOW_MS, schedule_id
 from duly.stores import open_store
 
 DUE = 10
@@ -53,12 +53,12 @@ async def measure_ticks(places: Mapping[int, Place], count: int, seed: int) -> T
     gc.collect()
     for tick in range(WARM_UP + count):
         for stored, place in places.items():
-            due = [row_id(i) for i in random.sample(range(stored), DUE)]
+            due = random.sample(range(stored), DUE)
             place.make_due(due, NOW_MS - LATE_MS)
             started = perf_counter()
             claimed = await stores[stored].claim_due(NOW_MS)
             seconds = perf_counter() - started
-            if sorted(each.schedule_id for each in claimed) != sorted(due):
+            if sorted(each.schedule_id for each in claimed) != sorted(map(schedule_id, due)):
                 raise Disagreement(f"{len(claimed)} rows claimed, other than the {DUE} due")
             if tick >= WARM_UP:
                 times[stored].append(seconds * 1000)

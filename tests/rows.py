@@ -1,15 +1,13 @@
 """Index rows in bulk, for tests that need many."""
 
 from collections.abc import Iterator
-from typing import Any, cast
-
-from sqlalchemy import insert
+from typing import cast
 
 from duly.occurrences import IndexRow
 from duly.schedules import ScheduleId
 from duly.stores import open_store
 from duly.stores.sql.db import Db
-from duly.stores.sql.index import row_values
+from duly.stores.sql.rows import insert
 from duly.stores.sql.store import SqlStore
 
 NOON_MS = 1_773_572_400_000
@@ -37,12 +35,11 @@ def rows(
 async def fill(url: str, due: int, trigger: str, waiting: int = 0) -> None:
     """Store rows that are due at noon, and rows that wait for later."""
     store = cast(SqlStore, open_store(url))
-    values: list[dict[str, Any]] = [row_values(row) for row in rows(due, trigger)]
-    values += [row_values(row) for row in rows(waiting, trigger, LATER_MS, "wait")]
+    wanted = [*rows(due, trigger), *rows(waiting, trigger, LATER_MS, "wait")]
 
     def write(db: Db) -> None:
-        for start in range(0, len(values), 10_000):
-            db.connection.execute(insert(db.tables.schedule_index), values[start : start + 10_000])
+        for start in range(0, len(wanted), 10_000):
+            insert(db, wanted[start : start + 10_000])
 
     await store._run(write)
     await store.close()

@@ -172,11 +172,15 @@ def trigger_of(text: str) -> Trigger:
 def advance(rows: Sequence[IndexRow | Due], now_ms: int) -> list[Advance]:
     """Move due rows past an instant. A row that cannot be evaluated is quarantined, alone."""
     triggers = [_evaluable(row.trigger) for row in rows]
-    good = [
-        (row, each) for row, each in zip(rows, triggers, strict=True) if not isinstance(each, str)
-    ]
     following = iter(
-        next_after_many([each for _, each in good], [row.nominal_ms for row, _ in good])
+        next_after_many(
+            [each for each in triggers if not isinstance(each, str)],
+            [
+                row.nominal_ms
+                for row, each in zip(rows, triggers, strict=True)
+                if not isinstance(each, str)
+            ],
+        )
     )
     return [
         Advance(row.schedule_id, None, None, row.runs_left, 0, error=trigger)
@@ -201,6 +205,8 @@ def _advance_one(
 ) -> Advance:
     """Past the row's own time and past now, counting what lies between."""
     offset_ms = row.run_at_ms - row.nominal_ms
+    if row.runs_left is None and nominal is not None and nominal + offset_ms > now_ms:
+        return Advance(row.schedule_id, nominal, nominal + offset_ms, None, 0)  # as nearly always
     missed = 0
     while nominal is not None and nominal + offset_ms <= now_ms:
         missed += 1

@@ -69,7 +69,7 @@ def test_eight_processes_on_postgresql(postgres_url: str) -> None:
 def test_four_processes_on_one_sqlite_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/race.db"
     asyncio.run(fill(url, ROWS, DAILY))
-    outputs = race(url, 4, 250)
+    outputs = race(url, 4, 50)
     check_each_once(outputs)
     assert sum(bool(output) for output in outputs) > 1, "one process did everything: no race"
     assert asyncio.run(still_due(url)) == 0

@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from sqlalchemy import Integer, create_engine, event, inspect, text
 from sqlalchemy.engine import Engine, make_url
 
+from duly import cron
 from duly.cli import main
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.store import ScheduleKey
+from duly.schedules import Definition, ScheduleId
+from duly.store import ScheduleKey, ScheduleWrite
 from duly.stores import open_store
 from duly.stores.sql.migrate import migrations
 from duly.stores.sql.opening import dialect_of
@@ -65,27 +67,60 @@ def test_index_table_has_its_types_and_indexes(url: str) -> None:
     engine = plain_engine(url)
     inspector = inspect(engine)
     is_file = url.startswith("sqlite")
-    columns = inspector.get_columns("duly_schedule_index")
-    types = {column["name"]: type(column["type"]).__name__ for column in columns}
+    types = {
+        column["name"]: type(column["type"]).__name__
+        for table in ("duly_schedule_rules", "duly_schedule_index")
+        for column in inspector.get_columns(table)
+    }
     words = {name for name, kind in types.items() if kind == "TEXT"}
     instants = {
         name for name, kind in types.items() if kind == ("INTEGER" if is_file else "BIGINT")
     }
     assert words >= {"schedule_id", "flow", "scope", "name", "trigger_json", "zone"}
-    assert instants >= {"nominal_ms", "run_at_ms", "version"}
+    assert instants >= {"row_id", "nominal_ms", "run_at_ms", "version"}
     indexes = {
         index["name"]: (index["column_names"], bool(index["unique"]))
-        for index in inspector.get_indexes("duly_schedule_index")
+        for table in ("duly_schedule_rules", "duly_schedule_index")
+        for index in inspector.get_indexes(table)
     }
-    assert indexes["duly_schedule_index_key"] == (["flow", "scope", "name"], True)
-    assert indexes["duly_schedule_index_due"] == (["run_at_ms", "priority", "schedule_id"], False)
-    if is_file:
-        with engine.connect() as connection:
-            made = connection.execute(
-                text("SELECT sql FROM sqlite_master WHERE name = 'duly_schedule_index'")
-            ).scalar_one()
-        assert made.endswith("WITHOUT ROWID")
+    assert indexes["duly_schedule_rules_key"] == (["flow", "scope", "name"], True)
+    assert indexes["duly_schedule_rules_id"] == (["schedule_id"], True)
+    # An index of SQLite ends with the row's number by itself.
+    due = ["run_at_ms", "priority"] if is_file else ["run_at_ms", "priority", "row_id"]
+    assert indexes["duly_schedule_index_due"] == (due, False)
     engine.dispose()
+
+
+def test_claims_write_the_narrow_table_alone(url: str) -> None:
+    """What they write holds numbers and the flow: no text that could make the row wide."""
+    close(url)
+    engine = plain_engine(url)
+    columns = inspect(engine).get_columns("duly_schedule_index")
+    engine.dispose()
+    words = {each["name"] for each in columns if not isinstance(each["type"], Integer)}
+    assert words == {"flow", "error"}
+
+
+def test_index_emptied_by_hand_is_rebuilt(url: str) -> None:
+    """The rules that are left behind must not be in the way."""
+    key, definition = (
+        ScheduleKey("app", "user:ada", "digest"),
+        Definition(cron("0 9 * * *"), "send"),
+    )
+
+    async def check() -> None:
+        store = open_store(url)
+        await store.put_schedules([ScheduleWrite(key, ScheduleId("sch_1"), definition)])
+        before = await store.list_rows()
+        engine = plain_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("DELETE FROM duly_schedule_index"))
+        engine.dispose()
+        assert (await store.reconcile()).added == 1
+        assert await store.list_rows() == before
+        await store.close()
+
+    asyncio.run(check())
 
 
 def test_every_instant_is_a_whole_number(url: str) -> None:

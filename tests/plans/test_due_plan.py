@@ -41,30 +41,33 @@ class Recorder:
         return [statement.split()[0] for statement, _ in self.statements]
 
     def query(self) -> tuple[str, Any]:
-        (found,) = [each for each in self.statements if each[0].startswith("SELECT")]
-        return found
+        """The first question; a claim that finds something asks a second, for the rules."""
+        return next(each for each in self.statements if each[0].startswith("SELECT"))
 
 
 async def claim_and_record(
-    url: str, now_ms: int | None = NOON_MS
+    url: str, now_ms: int | None = NOON_MS, flow: str | None = None
 ) -> tuple[SqlStore, Recorder, int]:
     store = cast(SqlStore, open_store(url))
     recorder = Recorder(store._engine)
-    claimed = await store.claim_due(now_ms)
+    claimed = await store.claim_due(now_ms, flow=flow)
     return store, recorder, len(claimed)
 
 
-def test_postgresql_examines_what_is_due(postgres_url: str) -> None:
+@pytest.mark.parametrize("flow", [None, "bulk"])
+def test_postgresql_examines_what_is_due(postgres_url: str, flow: str | None) -> None:
     asyncio.run(fill(postgres_url, DUE, DAILY, waiting=STORED))
-    asyncio.run(_check_postgresql(postgres_url))
+    asyncio.run(_check_postgresql(postgres_url, flow))
 
 
-async def _check_postgresql(url: str) -> None:
+async def _check_postgresql(url: str, flow: str | None) -> None:
     store = cast(SqlStore, open_store(url))
     with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("VACUUM ANALYZE duly_schedule_index")
+        connection.exec_driver_sql("VACUUM ANALYZE")
     recorder = Recorder(store._engine)
-    await store.claim_due(NOON_MS - 1)  # nothing due yet: the plan can be asked about afterwards
+    await store.claim_due(
+        NOON_MS - 1, flow=flow
+    )  # nothing due yet: the plan can be asked about afterwards
     statement, parameters = recorder.query()
     parameters = {
         name: NOON_MS if value == NOON_MS - 1 else value for name, value in parameters.items()
@@ -91,7 +94,7 @@ def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None
     async def check() -> str:
         store = cast(SqlStore, open_store(postgres_url))
         with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM ANALYZE duly_schedule_index")
+            connection.exec_driver_sql("VACUUM ANALYZE")
         recorder = Recorder(store._engine)
         await store.claim_due()
         statement, parameters = recorder.query()
@@ -106,10 +109,11 @@ def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None
     assert "Index Cond: (run_at_ms <=" in plan, plan
 
 
-def test_sqlite_searches_the_due_index(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flow", [None, "bulk"])
+def test_sqlite_searches_the_due_index(tmp_path: Path, flow: str | None) -> None:
     url = f"sqlite:///{tmp_path}/plan.db"
     asyncio.run(fill(url, DUE, DAILY, waiting=STORED))
-    store, recorder, claimed = asyncio.run(claim_and_record(url))
+    store, recorder, claimed = asyncio.run(claim_and_record(url, flow=flow))
     asyncio.run(store.close())
     assert claimed == DUE
     statement, parameters = recorder.query()
@@ -119,6 +123,25 @@ def test_sqlite_searches_the_due_index(tmp_path: Path) -> None:
     text = "\n".join(str(row[3]) for row in plan)
     assert re.search(r"SEARCH \w+ USING INDEX duly_schedule_index_due \(run_at_ms[<>]", text), text
     assert "TEMP B-TREE" not in text, text
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_rules_are_found_by_number(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_file = backend == "sqlite"
+    url = f"sqlite:///{tmp_path}/x.db" if is_file else request.getfixturevalue("postgres_url")
+    asyncio.run(fill(url, DUE, DAILY, waiting=STORED // 10))
+    store, recorder, _ = asyncio.run(claim_and_record(url))
+    statement, parameters = [each for each in recorder.statements if "SELECT" in each[0]][1]
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        asked = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
+        plan = str(connection.exec_driver_sql(f"{asked} {statement}", parameters).all())
+    asyncio.run(store.close())
+    by = "SEARCH duly_schedule_rules USING INTEGER PRIMARY KEY"
+    assert (by if is_file else "duly_schedule_rules_pkey") in plan, plan
+    assert "Seq Scan" not in plan, plan
 
 
 def test_sqlite_takes_the_same_steps_however_much_is_stored(tmp_path: Path) -> None:
@@ -150,7 +173,7 @@ def steps_of_a_claim(file: Path, stored: int) -> int:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_claim_is_one_select_and_one_update(
+def test_claim_is_two_selects_and_one_update(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     is_file = backend == "sqlite"
@@ -160,7 +183,7 @@ def test_claim_is_one_select_and_one_update(
     asyncio.run(store.close())
     assert claimed == 100
     began = ["BEGIN"] if is_file else []
-    assert recorder.verbs == [*began, "SELECT", "UPDATE"]
+    assert recorder.verbs == [*began, "SELECT", "SELECT", "UPDATE"]
     assert recorder.transactions == ["begin", "commit"]
     if is_file:
         assert recorder.statements[0][0] == "BEGIN IMMEDIATE"

@@ -59,9 +59,9 @@ def due(tables: Tables, now_ms: int, flow: str | None) -> list[IndexRow]:
 
 
 def in_order(tables: Tables) -> list[IndexRow]:
-    """Rows that have a next time, as they will be claimed."""
+    """Rows that have a next time, as they will be claimed; of equals, the one stored first."""
     rows = (row for key, row in tables.rows.items() if key not in tables.errors)
-    return sorted(rows, key=lambda row: (row.run_at_ms, -row.priority, row.schedule_id))
+    return sorted(rows, key=lambda row: (row.run_at_ms, -row.priority))
 
 
 def move_row(tables: Tables, row: IndexRow, move: Advance, now_ms: int) -> bool:

@@ -138,8 +138,9 @@ def _with_row(
 
 def _replace_row(tables: Tables, key: ScheduleKey, row: IndexRow | None) -> None:
     earlier = tables.rows.get(key)
-    tables.drop_row(key)
-    if row is not None:
+    if row is None:
+        tables.drop_row(key)
+    else:
         tables.put_row(replace(row, version=1 if earlier is None else earlier.version + 1))
 
 

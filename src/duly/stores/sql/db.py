@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
+    Select,
     Text,
     bindparam,
     literal,
@@ -20,6 +22,8 @@ from sqlalchemy.sql.elements import BindParameter, TextClause
 
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import Tables
+
+_FEW = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,18 @@ class Db:
         """The deciding clock as an expression: asked for, injected, or the database's own."""
         fixed = self.fixed_now_ms if now_ms is None else now_ms
         return self.dialect.now_ms() if fixed is None else literal(fixed)
+
+    def tuples(self, statement: Select[Any]) -> Iterator[tuple[Any, ...]]:
+        """The driver's own tuples, a few at a time; for claims, which read thousands of rows.
+
+        A Row for each, and all of them at once, would cost more than the reading: the garbage
+        collector would go through the whole process for them.
+        """
+        result = self.connection.execute(statement)
+        cursor: Any = result.cursor
+        while found := cursor.fetchmany(_FEW):
+            yield from found
+        result.close()
 
     def now_ms(self) -> int:
         """The deciding clock as a number."""

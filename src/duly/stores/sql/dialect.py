@@ -66,10 +66,17 @@ class Dialect(Hashable, Protocol):
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
 
+    def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """That a column is one of very many numbers, which go as one parameter."""
+
     def advance_rows(
-        self, connection: Connection, tables: Tables, moves: Sequence[Advance]
+        self,
+        connection: Connection,
+        tables: Tables,
+        numbers: Sequence[int],
+        moves: Sequence[Advance],
     ) -> None:
-        """Move index rows to their next time, in one statement or one prepared batch."""
+        """Move index rows, by number, to their next time: one statement or one prepared batch."""
 
     def add_jobs(self, db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
         """Store new jobs and their events; gives ids and states of those that were new."""

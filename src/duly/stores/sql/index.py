@@ -1,15 +1,16 @@
 """Station 3: the schedule index, and claims on it.
 
-A claim is one transaction: select due rows past other claimers' locks, advance them in pure code,
-write the advance as a batch. A process that dies in between leaves the rows due.
+A claim is one transaction: lock due rows past other claimers' locks, read their rules, advance them
+in pure code, write the advance as a batch. A process that dies in between leaves the rows due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from duly.errors import Conflict
@@ -24,35 +25,30 @@ from duly.occurrences import (
 )
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
 from duly.stores.checks import check_claim, check_limit
-from duly.stores.sql import events
+from duly.stores.sql import events, rows
 from duly.stores.sql.db import Db
-
-_CHUNK = 500
 
 
 def upsert(db: Db, row: IndexRow) -> None:
     """Store the row of its key; a slow writer never sets the hand back."""
-    table = db.tables.schedule_index
-    here = _is(db, ScheduleKey(row.flow, row.scope, row.name))
-    found = db.connection.execute(select(table).where(here).with_for_update()).first()
-    values = row_values(row)
+    here = rows.under(db, [ScheduleKey(row.flow, row.scope, row.name)])
+    found = next(iter(rows.locked(db, here)), None)
     if found is None or found.schedule_id != row.schedule_id:
         _refuse_second_row(db, row, here)
     if found is None:
-        db.connection.execute(insert(table).values(values | {"version": 1, "error": None}))
+        rows.insert(db, [replace(row, version=1)])
         return
     is_same = (found.schedule_id, found.trigger_json) == (row.schedule_id, row.trigger)
     if is_same and found.error is None and found.nominal_ms > row.nominal_ms:
-        values |= {"nominal_ms": found.nominal_ms, "run_at_ms": found.run_at_ms}
-    values |= {"version": found.version + 1, "error": None}
-    db.connection.execute(update(table).where(here).values(values))
+        row = replace(row, nominal_ms=found.nominal_ms, run_at_ms=found.run_at_ms)
+    rows.update(db, [(found.row_id, replace(row, version=found.version + 1))])
 
 
 def _refuse_second_row(db: Db, row: IndexRow, here: ColumnElement[bool]) -> None:
     # Another writer may have stored this very row meanwhile; the insert meets it and tries again.
-    table = db.tables.schedule_index
-    statement = select(table.c.flow, table.c.scope, table.c.name).where(
-        table.c.schedule_id == row.schedule_id, ~here
+    rules = db.tables.schedule_rules
+    statement = select(rules.c.flow, rules.c.scope, rules.c.name).where(
+        rules.c.schedule_id == row.schedule_id, ~here
     )
     other = db.connection.execute(statement).first()
     if other is not None:
@@ -61,7 +57,7 @@ def _refuse_second_row(db: Db, row: IndexRow, here: ColumnElement[bool]) -> None
 
 def remove(db: Db, key: ScheduleKey) -> None:
     """Remove the row of a key; absent is fine."""
-    db.connection.execute(delete(db.tables.schedule_index).where(_is(db, key)))
+    rows.remove(db, [found.row_id for found in rows.locked(db, rows.under(db, [key]))])
 
 
 def claim_due(
@@ -79,12 +75,12 @@ def claim_due(
         if earlier:
             return earlier
     while True:
-        rows, now = _due(db, now_ms, limit, flow)
-        if not rows:
+        numbers, due, now = _due(db, now_ms, limit, flow)
+        if not due:
             return []
-        moves = advance(rows, now)
-        _write(db, moves, now)
-        pairs = zip(rows, moves, strict=True)
+        moves = advance(due, now)
+        _write(db, numbers, moves, now)
+        pairs = zip(due, moves, strict=True)
         claimed = [claimed_from(row, move) for row, move in pairs if move.error is None]
         if claim_id is not None:
             claimed = _record(db, claimed, claim_id, now)
@@ -93,49 +89,75 @@ def claim_due(
             return claimed
 
 
-def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> tuple[list[Due], int]:
-    """Due rows, locked, in claim order; and the time that decided."""
-    table = db.tables.schedule_index
+def _due(
+    db: Db, now_ms: int | None, limit: int, flow: str | None
+) -> tuple[list[int], list[Due], int]:
+    """Due rows, locked, in claim order, with their numbers; and the time that decided."""
+    index = db.tables.schedule_index
     clock = db.clock(now_ms)
+    moving = (index.c.nominal_ms, index.c.run_at_ms, index.c.runs_left, index.c.version)
     statement = (
-        select(*(table.c[_column(name)] for name in Due._fields), clock.label("now_ms"))
-        .where(table.c.run_at_ms <= clock, table.c.trigger_version <= TRIGGER_VERSION)
-        .order_by(table.c.run_at_ms, table.c.priority.desc(), table.c.schedule_id)
+        select(index.c.row_id, clock.label("now_ms"), *moving)
+        .where(index.c.run_at_ms <= clock, index.c.trigger_version <= TRIGGER_VERSION)
+        .order_by(*_claim_order(db))
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
     if flow is not None:
-        statement = statement.where(table.c.flow == flow)
-    found = db.connection.execute(statement).all()
-    if not found:
-        return [], 0
-    return [Due(*row[:-1]) for row in found], int(found[0].now_ms)
+        statement = statement.where(index.c.flow == flow)
+    times = {row[0]: row for row in db.tuples(statement)}
+    if not times:
+        return [], [], 0
+    numbers = list(times)
+    due = {rule[0]: Due._make(rule[1:] + times[rule[0]][2:]) for rule in _rules(db, numbers)}
+    return numbers, [due[number] for number in numbers], int(times[numbers[0]][1])
 
 
-def _write(db: Db, moves: Sequence[Advance], now_ms: int) -> None:
+def _rules(db: Db, numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    """What locked rows go by, and whose they are: a number and the first fields of Due."""
+    rules = db.tables.schedule_rules
+    statement = select(
+        rules.c.row_id,
+        rules.c.schedule_id,
+        rules.c.flow,
+        rules.c.scope,
+        rules.c.name,
+        rules.c.trigger_json,
+    ).where(db.dialect.among(rules.c.row_id, numbers))
+    return db.tuples(statement)
+
+
+def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:
+    index = db.tables.schedule_index
+    return index.c.run_at_ms, index.c.priority.desc(), index.c.row_id
+
+
+def _write(db: Db, numbers: Sequence[int], moves: Sequence[Advance], now_ms: int) -> None:
     """Advance, finish or quarantine; the two rare cases cost statements only when they happen."""
-    going = [move for move in moves if move.run_at_ms is not None]
-    ended = [move for move in moves if move.run_at_ms is None and move.error is None]
-    broken = [move for move in moves if move.error is not None]
+    if all(move.run_at_ms is not None for move in moves):
+        db.dialect.advance_rows(db.connection, db.tables, numbers, moves)
+        return
+    pairs = dict(zip(numbers, moves, strict=True))
+    going = {number: move for number, move in pairs.items() if move.run_at_ms is not None}
+    broken = {number: move for number, move in pairs.items() if move.error is not None}
+    ended = {n: move for n, move in pairs.items() if n not in going and n not in broken}
     if going:
-        db.dialect.advance_rows(db.connection, db.tables, going)
+        db.dialect.advance_rows(db.connection, db.tables, list(going), list(going.values()))
     if ended:
-        table = db.tables.schedule_index
-        for chunk in chunks([move.schedule_id for move in ended]):
-            db.connection.execute(delete(table).where(table.c.schedule_id.in_(chunk)))
-        events.end_schedules(db, ended, "finished", now_ms)
+        rows.remove(db, list(ended))
+        events.end_schedules(db, list(ended.values()), "finished", now_ms)
     if broken:
         quarantine(db, broken)
-        events.end_schedules(db, broken, "quarantined", now_ms)
+        events.end_schedules(db, list(broken.values()), "quarantined", now_ms)
 
 
-def quarantine(db: Db, moves: Sequence[Advance]) -> None:
+def quarantine(db: Db, moves: Mapping[int, Advance]) -> None:
     """Take rows out of the due range and keep why."""
     table = db.tables.schedule_index
-    for move in moves:
+    for number, move in moves.items():
         db.connection.execute(
             update(table)
-            .where(table.c.schedule_id == move.schedule_id)
+            .where(table.c.row_id == number)
             .values(run_at_ms=None, error=move.error, version=table.c.version + 1)
         )
 
@@ -162,7 +184,7 @@ def claimed_before(db: Db, claim_id: str) -> list[Claimed]:
 def _record(db: Db, claimed: Sequence[Claimed], claim_id: str, now_ms: int) -> list[Claimed]:
     """Write the ledger; an occurrence it already has was handed over before and is left out."""
     table = db.tables.occurrences
-    rows = [
+    entries = [
         {
             "schedule_id": each.schedule_id,
             "nominal_ms": each.nominal_ms,
@@ -179,8 +201,8 @@ def _record(db: Db, claimed: Sequence[Claimed], claim_id: str, now_ms: int) -> l
         }
         for position, each in enumerate(claimed)
     ]
-    if rows:
-        db.connection.execute(db.dialect.insert_or_ignore(table), rows)
+    if entries:
+        db.connection.execute(db.dialect.insert_or_ignore(table), entries)
     return claimed_before(db, claim_id)
 
 
@@ -189,26 +211,26 @@ def list_rows(
 ) -> list[IndexRow]:
     """Index rows in the order they will be claimed."""
     check_limit(limit)
-    table = db.tables.schedule_index
+    index = db.tables.schedule_index
     statement = (
-        select(*(table.c[_column(name)] for name in IndexRow.__slots__))
-        .where(table.c.run_at_ms.is_not(None))
-        .order_by(table.c.run_at_ms, table.c.priority.desc(), table.c.schedule_id)
+        rows.whole(db)
+        .where(index.c.run_at_ms.is_not(None))
+        .order_by(*_claim_order(db))
         .limit(limit)
     )
     if flow is not None:
-        statement = statement.where(table.c.flow == flow)
+        statement = statement.where(index.c.flow == flow)
     if until_ms is not None:
-        statement = statement.where(table.c.run_at_ms <= until_ms)
-    return [IndexRow(*row) for row in db.connection.execute(statement)]
+        statement = statement.where(index.c.run_at_ms <= until_ms)
+    return [rows.row_of(row) for row in db.connection.execute(statement)]
 
 
 def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:
     """Rows that cannot be evaluated."""
     check_limit(limit)
-    table = db.tables.schedule_index
+    index = db.tables.schedule_index
     statement = (
-        select(table).where(table.c.error.is_not(None)).order_by(table.c.schedule_id).limit(limit)
+        rows.whole(db).where(index.c.error.is_not(None)).order_by(index.c.row_id).limit(limit)
     )
     return [
         Quarantined(
@@ -216,29 +238,3 @@ def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:
         )
         for row in db.connection.execute(statement)
     ]
-
-
-def row_values(row: IndexRow) -> dict[str, Any]:
-    """A row as column values."""
-    return {_column(name): getattr(row, name) for name in IndexRow.__slots__}
-
-
-def row_of(found: Row[Any]) -> IndexRow:
-    """A row from a result that has its columns."""
-    return IndexRow(**{name: getattr(found, _column(name)) for name in IndexRow.__slots__})
-
-
-def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Pieces small enough for one statement's parameters."""
-    for start in range(0, len(ids), _CHUNK):
-        yield ids[start : start + _CHUNK]
-
-
-def _column(field: str) -> str:
-    # `trigger` is a keyword of SQL.
-    return "trigger_json" if field == "trigger" else field
-
-
-def _is(db: Db, key: ScheduleKey) -> ColumnElement[bool]:
-    table = db.tables.schedule_index
-    return and_(table.c.flow == key.flow, table.c.scope == key.scope, table.c.name == key.name)

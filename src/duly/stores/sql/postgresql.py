@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     Connection,
     Engine,
     Table,
+    any_,
     cast,
     create_engine,
     func,
+    literal,
     text,
 )
 from sqlalchemy.dialects.postgresql import insert
@@ -111,26 +114,34 @@ class PostgresqlDialect:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()
 
+    def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """An array."""
+        return column == any_(cast(literal(_array(numbers)), ARRAY(BigInteger)))
+
     def advance_rows(
-        self, connection: Connection, tables: Tables, moves: Sequence[Advance]
+        self,
+        connection: Connection,
+        tables: Tables,
+        numbers: Sequence[int],
+        moves: Sequence[Advance],
     ) -> None:
         """One UPDATE from four arrays."""
         prefix, _ = self.names(tables)
         statement = text(
             f"UPDATE {prefix}schedule_index AS i SET nominal_ms = v.nominal_ms, "
             "run_at_ms = v.run_at_ms, runs_left = v.runs_left, version = i.version + 1 "
-            "FROM unnest(CAST(:ids AS text[]), CAST(:nominal AS bigint[]), "
+            "FROM unnest(CAST(:numbers AS bigint[]), CAST(:nominal AS bigint[]), "
             "CAST(:run_at AS bigint[]), CAST(:runs_left AS integer[])) "
-            "AS v (schedule_id, nominal_ms, run_at_ms, runs_left) "
-            "WHERE i.schedule_id = v.schedule_id"
+            "AS v (row_id, nominal_ms, run_at_ms, runs_left) "
+            "WHERE i.row_id = v.row_id"
         )
         connection.execute(
             statement,
             {
-                "ids": [move.schedule_id for move in moves],
-                "nominal": [move.nominal_ms for move in moves],
-                "run_at": [move.run_at_ms for move in moves],
-                "runs_left": [move.runs_left for move in moves],
+                "numbers": _array(numbers),
+                "nominal": _array([move.nominal_ms for move in moves]),
+                "run_at": _array([move.run_at_ms for move in moves]),
+                "runs_left": _array([move.runs_left for move in moves]),
             },
         )
 
@@ -164,3 +175,8 @@ class PostgresqlDialect:
 
 def _channel(tables: Tables) -> str:
     return f"{PREFIX}{tables.schema.schema or ''}_jobs"
+
+
+def _array(numbers: Sequence[int | None]) -> str:
+    """An array as PostgreSQL writes it: thousands of numbers as one text cost the driver least."""
+    return "{" + ",".join(["NULL" if each is None else str(each) for each in numbers]) + "}"

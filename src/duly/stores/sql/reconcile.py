@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, select
 
 from duly.occurrences import Advance, IndexRow, index_row
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport, ScheduleKey
 from duly.stores.checks import SCHEDULES
-from duly.stores.sql import events
+from duly.stores.sql import events, rows
 from duly.stores.sql.db import Db
-from duly.stores.sql.index import row_of, row_values
-from duly.stores.sql.schedules import row_keys, schedule_of
+from duly.stores.sql.schedules import schedule_of
 
 PAGE = 500
 
@@ -58,12 +57,12 @@ def reconcile_page(db: Db, flows: Sequence[str] | None, after: tuple[str, str]) 
         return Page(ReconcileReport(), frozenset(), None)
     schedules = [schedule_of(row) for row in found]
     wanted = [each for each in schedules if flows is None or each.flow in flows]
-    rows = _rows(db, [_key(each) for each in wanted])
+    standing = _standing(db, [_key(each) for each in wanted])
     fired = _fired(db, [each.id for each in wanted])
     report = ReconcileReport(checked=len(wanted))
     for schedule in wanted:
         right = _rebuilt(schedule, fired.get(schedule.id))
-        report += _mend(db, schedule, rows.get(_key(schedule)), right)
+        report += _mend(db, schedule, standing.get(_key(schedule)), right)
     last = (found[-1].scope, found[-1].name)
     return Page(report, frozenset(each.flow for each in wanted), last)
 
@@ -72,11 +71,13 @@ def _key(schedule: Schedule) -> ScheduleKey:
     return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
 
 
-def _rows(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
+def _standing(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
     """Rows under the keys, locked, whoever they belong to."""
-    index = db.tables.schedule_index
-    statement = select(index).where(row_keys(db, keys)).order_by(index.c.schedule_id)
-    found = db.connection.execute(statement.with_for_update())
+    # A rule whose index row somebody has deleted by hand would be in the way of a new one.
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    has_row = select(index.c.row_id).where(index.c.row_id == rules.c.row_id).exists()
+    db.connection.execute(delete(rules).where(rows.under(db, keys), ~has_row))
+    found = rows.locked(db, rows.under(db, keys))
     return {ScheduleKey(row.flow, row.scope, row.name): row for row in found}
 
 
@@ -104,27 +105,24 @@ def _rebuilt(schedule: Schedule, fired: Fired | None) -> IndexRow | None:
 
 def _mend(db: Db, schedule: Schedule, found: Any, right: IndexRow | None) -> ReconcileReport:
     """Write what is right where something else stands."""
-    index = db.tables.schedule_index
     if schedule.state == "quarantined":
         return ReconcileReport()
-    here = row_keys(db, [_key(schedule)])
     if right is None:
         if schedule.state == "active":
             ended = Advance(schedule.id, None, None, None, 0)
             events.end_schedules(db, [ended], "finished", db.now_ms())
         if found is None:
             return ReconcileReport()
-        db.connection.execute(delete(index).where(here))
+        rows.remove(db, [found.row_id])
         return ReconcileReport(removed=1)
     if found is None:
-        db.connection.execute(insert(index).values(row_values(right)))
+        rows.insert(db, [right])
         return ReconcileReport(added=1)
-    row = row_of(found) if found.error is None else None
+    row = rows.row_of(found) if found.error is None else None
     if row is not None and _with_times_of(row, right) == row:
         return ReconcileReport()
     right = right if row is None else _with_times_of(row, right)
-    values = row_values(replace(right, version=found.version + 1)) | {"error": None}
-    db.connection.execute(update(index).where(here).values(values))
+    rows.update(db, [(found.row_id, replace(right, version=found.version + 1))])
     return ReconcileReport(corrected=1)
 
 
@@ -144,30 +142,36 @@ def _with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
 
 def remove_orphans(db: Db, flows: Sequence[str]) -> int:
     """Remove rows whose key has no schedule, in flows that keep their schedules here."""
-    index, table = db.tables.schedule_index, db.tables.resources
-    name = index.c.flow + "/" + index.c.name
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    table = db.tables.resources
+    name = rules.c.flow + "/" + rules.c.name
     has_schedule = (
         select(table.c.id)
         .where(
-            table.c.collection == SCHEDULES, table.c.scope == index.c.scope, table.c.name == name
+            table.c.collection == SCHEDULES, table.c.scope == rules.c.scope, table.c.name == name
         )
         .exists()
     )
-    statement = select(index.c.schedule_id).where(index.c.flow.in_(list(flows)), ~has_schedule)
-    locked = statement.limit(PAGE).with_for_update(skip_locked=True)
-    gone = list(db.connection.execute(locked).scalars())
-    if gone:
-        db.connection.execute(delete(index).where(index.c.schedule_id.in_(gone)))
+    statement = (
+        rows.whole(db)
+        .with_only_columns(index.c.row_id)
+        .where(rules.c.flow.in_(list(flows)), ~has_schedule)
+        .limit(PAGE)
+        .with_for_update(of=index, skip_locked=True)
+    )
+    gone = db.connection.execute(statement).scalars().all()
+    rows.remove(db, gone)
     return len(gone)
 
 
 def index_health(db: Db) -> IndexHealth:
     """Count what is stored against what is indexed."""
-    index, table = db.tables.schedule_index, db.tables.resources
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    table = db.tables.resources
     active = and_(table.c.collection == SCHEDULES, table.c.state == "active")
     has_row = (
-        select(index.c.schedule_id)
-        .where(index.c.schedule_id == table.c.id, index.c.run_at_ms.is_not(None))
+        rows.whole(db)
+        .where(rules.c.schedule_id == table.c.id, index.c.run_at_ms.is_not(None))
         .exists()
     )
     due = index.c.run_at_ms <= db.clock()

@@ -7,22 +7,10 @@ means is decided by `edits`, which is pure; the verb reads, asks, and writes the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Table,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
 from duly.schedules import Definition, Schedule
@@ -36,13 +24,12 @@ from duly.store import (
     ScheduleWritten,
 )
 from duly.stores.checks import SCHEDULES, check_limit
-from duly.stores.sql import events
+from duly.stores.sql import events, rows
+from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.edits import Edit, Stored, plan_write
-from duly.stores.sql.index import row_of, row_values
 
 MAX_WRITES = 10_000
-_CHUNK = 500
 
 
 def get_schedule(db: Db, key: ScheduleKey) -> Schedule | None:
@@ -85,10 +72,10 @@ def put_schedules(db: Db, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritt
         check_flow(write.key.flow)
     now_ms = db.now_ms()
     keys = list(dict.fromkeys(write.key for write in writes))
-    stored = _read(db, keys)
+    stored, numbers = _read(db, keys)
     held = _held(db, {write.key.scope for write in writes})
     answers: list[ScheduleWritten | Refused] = []
-    batch = _Batch(stored)
+    batch = _Batch(numbers, stored)
     for write in writes:
         before = stored.get(write.key)
         edit = plan_write(write, before, held[write.key.scope], now_ms)
@@ -108,13 +95,14 @@ def delete_schedule(
 ) -> Schedule | Refused:
     """Remove row and document; the events stay."""
     now_ms = db.now_ms()
-    found = _read(db, [key]).get(key)
+    stored, numbers = _read(db, [key])
+    found = stored.get(key)
     if found is None:
         return Refused("absent", ABSENT)
     if expected_version not in (None, found.schedule.version):
         return Refused("stale", found.schedule.version)
-    index, table = db.tables.schedule_index, db.tables.resources
-    db.connection.execute(delete(index).where(index.c.schedule_id == found.schedule.id))
+    rows.remove(db, list(numbers.values()))
+    table = db.tables.resources
     db.connection.execute(delete(table).where(table.c.id == found.schedule.id))
     events.append(db, [ScheduleEvent(found.schedule.id, "deleted", now_ms, by)])
     return found.schedule
@@ -123,8 +111,9 @@ def delete_schedule(
 class _Batch:
     """Edits gathered per table, so that many schedules cost a few statements."""
 
-    def __init__(self, stored: dict[ScheduleKey, Stored]) -> None:
-        self._before = dict(stored)
+    def __init__(self, numbers: dict[ScheduleKey, int], stored: Iterable[ScheduleKey]) -> None:
+        self._numbers = numbers
+        self._stored = set(stored)
         self._after: dict[ScheduleKey, Edit] = {}
         self._events: list[ScheduleEvent] = []
 
@@ -133,38 +122,38 @@ class _Batch:
             self._after[key] = edit
             self._events.append(edit.event)
 
-    def _had_row(self, key: ScheduleKey) -> bool:
-        before = self._before.get(key)
-        return before is not None and before.row is not None
-
     def write(self, db: Db) -> None:
         """Rows first, then documents, then events."""
-        edits = list(self._after.items())
-        index, table = db.tables.schedule_index, db.tables.resources
-        kept = {key for key, edit in edits if edit.row is not None and self._had_row(key)}
-        # Also clears what may stand under the key of a new row: a quarantined or a foreign one.
-        for chunk in _chunks([key for key, _ in edits if key not in kept]):
-            db.connection.execute(delete(index).where(row_keys(db, chunk)))
-        rows = {key: row_values(edit.row) for key, edit in edits if edit.row is not None}
-        _insert(db, index, [row for key, row in rows.items() if key not in kept])
-        _update(db, index, "schedule_id", [row for key, row in rows.items() if key in kept])
-        _insert(db, table, [document_values(e.schedule) for k, e in edits if k not in self._before])
-        _update(
-            db, table, "id", [document_values(e.schedule) for k, e in edits if k in self._before]
-        )
+        self._write_rows(db)
+        table = db.tables.resources
+        documents = {key: document_values(edit.schedule) for key, edit in self._after.items()}
+        insert_all(db, table, [each for k, each in documents.items() if k not in self._stored])
+        update_all(db, table, "id", [each for k, each in documents.items() if k in self._stored])
         events.append(db, self._events)
 
+    def _write_rows(self, db: Db) -> None:
+        """What stands under a key is written over, also when it is quarantined or foreign."""
+        numbers = self._numbers
+        after = {key: edit.row for key, edit in self._after.items()}
+        rows.remove(db, [numbers[key] for key, row in after.items() if not row and key in numbers])
+        wanted = {key: row for key, row in after.items() if row is not None}
+        rows.insert(db, [row for key, row in wanted.items() if key not in numbers])
+        rows.update(db, [(numbers[key], row) for key, row in wanted.items() if key in numbers])
 
-def _read(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Stored]:
-    """What is stored under the keys; rows locked before documents."""
-    index, table = db.tables.schedule_index, db.tables.resources
-    rows: dict[str, Any] = {}
+
+def _read(
+    db: Db, keys: Sequence[ScheduleKey]
+) -> tuple[dict[ScheduleKey, Stored], dict[ScheduleKey, int]]:
+    """What is stored under the keys, rows locked before documents; and the numbers of the rows."""
+    table = db.tables.resources
     found: dict[ScheduleKey, Stored] = {}
-    for chunk in _chunks(keys):
-        locked = (
-            select(index).where(row_keys(db, chunk)).order_by(index.c.schedule_id).with_for_update()
-        )
-        rows |= {row.schedule_id: row for row in db.connection.execute(locked)}
+    numbers: dict[ScheduleKey, int] = {}
+    for chunk in chunks(keys):
+        standing = {
+            ScheduleKey(row.flow, row.scope, row.name): row
+            for row in rows.locked(db, rows.under(db, chunk))
+        }
+        numbers |= {key: row.row_id for key, row in standing.items()}
         by_name = and_(
             table.c.collection == SCHEDULES,
             tuple_(table.c.scope, table.c.name).in_(
@@ -173,19 +162,11 @@ def _read(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Stored]:
         )
         for document in db.connection.execute(select(table).where(by_name).with_for_update()):
             schedule = schedule_of(document)
-            row = rows.get(schedule.id)
-            is_live = row is not None and row.error is None
             key = ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
-            found[key] = Stored(schedule, row_of(row) if is_live and row is not None else None)
-    return found
-
-
-def row_keys(db: Db, keys: Sequence[ScheduleKey]) -> ColumnElement[bool]:
-    """Index rows that stand under the keys."""
-    index = db.tables.schedule_index
-    return tuple_(index.c.flow, index.c.scope, index.c.name).in_(
-        [(key.flow, key.scope, key.name) for key in keys]
-    )
+            row = standing.get(key)
+            is_live = row is not None and row.error is None and row.schedule_id == schedule.id
+            found[key] = Stored(schedule, rows.row_of(row) if is_live and row else None)
+    return found, numbers
 
 
 def _held(db: Db, scopes: set[str]) -> Counter[str]:
@@ -197,27 +178,6 @@ def _held(db: Db, scopes: set[str]) -> Counter[str]:
         .group_by(table.c.scope)
     )
     return Counter(dict(db.connection.execute(statement).all()))
-
-
-def _insert(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        db.connection.execute(insert(table), rows)
-
-
-def _update(db: Db, table: Table, key: str, rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    # Bound names must differ from column names in an UPDATE.
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name != key}
-    statement = update(table).where(table.c[key] == bindparam(f"new_{key}")).values(values)
-    db.connection.execute(
-        statement, [{f"new_{name}": value for name, value in row.items()} for row in rows]
-    )
-
-
-def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
 
 
 def document_name(key: ScheduleKey) -> str:

@@ -7,6 +7,7 @@ off and ours runs while a second connection holds the write lock, which also kee
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,9 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    func,
     literal_column,
+    select,
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL
@@ -116,19 +119,31 @@ class SqliteDialect:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()
 
+    def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """A JSON array, since there are no others."""
+        each = func.json_each(json.dumps(numbers)).table_valued("value")
+        return column.in_(select(each.c.value))
+
     def advance_rows(
-        self, connection: Connection, tables: Tables, moves: Sequence[Advance]
+        self,
+        connection: Connection,
+        tables: Tables,
+        numbers: Sequence[int],
+        moves: Sequence[Advance],
     ) -> None:
         """One prepared statement, executed for each row; straight to the driver, as it is hot."""
         prefix, _ = self.names(tables)
         statement = (
             f"UPDATE {prefix}schedule_index "
             "SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, version = version + 1 "
-            "WHERE schedule_id = ?"
+            "WHERE row_id = ?"
         )
         connection.exec_driver_sql(
             statement,
-            [(move.nominal_ms, move.run_at_ms, move.runs_left, move.schedule_id) for move in moves],
+            [
+                (move.nominal_ms, move.run_at_ms, move.runs_left, number)
+                for number, move in zip(numbers, moves, strict=True)
+            ],
         )
 
     def tell(self, db: Db, hints: set[str]) -> None:

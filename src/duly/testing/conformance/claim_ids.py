@@ -31,10 +31,10 @@ class ClaimIdCases(StoreConformance):
             at = START + timedelta(minutes=minutes)
             await store.upsert(a_row(name, at=at, priority=priority))
         first = await store.claim_due(limit=3, claim_id="one")
-        assert [each.name for each in first] == ["b", "c", "a"]
+        assert [each.name for each in first] == ["b", "c", "d"]
         assert [each.missed for each in first] == [5, 0, 0]
         assert await store.claim_due(limit=3, claim_id="one") == first
-        assert [each.name for each in await store.claim_due(claim_id="two")] == ["d"]
+        assert [each.name for each in await store.claim_due(claim_id="two")] == ["a"]
 
     @case
     async def test_same_id_claims_nothing_more(self, store: Store) -> None:

@@ -110,7 +110,7 @@ class ClaimCases(StoreConformance):
         assert (await only_row(store)).nominal_ms == START_MS + HOUR_MS
 
     @case
-    async def test_order_is_time_then_priority_then_id(self, store: Store) -> None:
+    async def test_order_is_time_then_priority_then_age(self, store: Store) -> None:
         for name, minutes, priority in (
             ("late", 2, 9),
             ("low", 1, -1),
@@ -122,7 +122,7 @@ class ClaimCases(StoreConformance):
             await store.upsert(
                 a_row(name, at=START + timedelta(minutes=minutes), priority=priority)
             )
-        expected = ["early", "high", "same-a", "same-b", "low", "late"]
+        expected = ["early", "high", "same-b", "same-a", "low", "late"]
         assert [row.name for row in await store.list_rows()] == expected
         claimed = await store.claim_due(START_MS + HOUR_MS, limit=4)
         claimed += await store.claim_due(START_MS + HOUR_MS)

@@ -251,7 +251,7 @@ class WriteCases(StoreConformance):
         assert isinstance(first, ScheduleWritten)
         assert second == Refused("exists", 1)
         assert isinstance(third, ScheduleWritten)
-        assert [row.name for row in await store.list_rows()] == ["a", "b", "c"]
+        assert [row.name for row in await store.list_rows()] == ["b", "a", "c"]
         assert await kinds(store, "id-b") == ["created"]
         assert await kinds(store, "id-x") == []
 

@@ -29,27 +29,36 @@ CREATE TABLE {p}resource_index (
 ) WITHOUT ROWID;
 CREATE INDEX {i}resource_index_document ON {p}resource_index (collection, scope, name);
 
-CREATE TABLE {p}schedule_index (
-    schedule_id TEXT NOT NULL PRIMARY KEY,
+CREATE TABLE {p}schedule_rules (
+    row_id INTEGER NOT NULL PRIMARY KEY,
+    schedule_id TEXT NOT NULL,
     flow TEXT NOT NULL,
     scope TEXT NOT NULL,
     name TEXT NOT NULL,
     trigger_json TEXT NOT NULL,
-    trigger_version INTEGER NOT NULL,
     zone TEXT NOT NULL,
+    hand_over TEXT NOT NULL,
+    policies TEXT NOT NULL
+);
+CREATE UNIQUE INDEX {i}schedule_rules_id ON {p}schedule_rules (schedule_id);
+CREATE UNIQUE INDEX {i}schedule_rules_key ON {p}schedule_rules (flow, scope, name);
+
+CREATE TABLE {p}schedule_index (
+    row_id INTEGER NOT NULL PRIMARY KEY
+        REFERENCES {p}schedule_rules (row_id) ON DELETE CASCADE,
+    flow TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    trigger_version INTEGER NOT NULL,
     nominal_ms INTEGER NOT NULL,
     run_at_ms INTEGER,
-    hand_over TEXT NOT NULL,
-    priority INTEGER NOT NULL,
-    policies TEXT NOT NULL,
     runs_left INTEGER,
     version INTEGER NOT NULL,
     error TEXT
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX {i}schedule_index_key ON {p}schedule_index (flow, scope, name);
-CREATE INDEX {i}schedule_index_due ON {p}schedule_index (run_at_ms, priority DESC, schedule_id)
+);
+-- SQLite ends every entry of an index with the number of the row, so ties are in its order.
+CREATE INDEX {i}schedule_index_due ON {p}schedule_index (run_at_ms, priority DESC)
     WHERE run_at_ms IS NOT NULL;
-CREATE INDEX {i}schedule_index_error ON {p}schedule_index (schedule_id) WHERE error IS NOT NULL;
+CREATE INDEX {i}schedule_index_error ON {p}schedule_index (row_id) WHERE error IS NOT NULL;
 
 CREATE TABLE {p}schedule_events (
     seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

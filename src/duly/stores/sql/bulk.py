@@ -1,0 +1,38 @@
+"""Many rows in few statements, in SQL that every driver knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Table, bindparam, insert, update
+
+from duly.stores.sql.db import Db
+
+CHUNK = 500
+
+T = TypeVar("T")
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Pieces small enough for one statement's parameters."""
+    for start in range(0, len(items), CHUNK):
+        yield items[start : start + CHUNK]
+
+
+def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows, if there are any."""
+    if rows:
+        db.connection.execute(insert(table), rows)
+
+
+def update_all(db: Db, table: Table, key: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Set the columns of rows that are found by one of them."""
+    if not rows:
+        return
+    # Bound names must differ from column names in an UPDATE.
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name != key}
+    statement = update(table).where(table.c[key] == bindparam(f"new_{key}")).values(values)
+    db.connection.execute(
+        statement, [{f"new_{name}": value for name, value in row.items()} for row in rows]
+    )

@@ -1,0 +1,120 @@
+"""Station 3: an index row in its two tables.
+
+`schedule_index` holds what a claim searches and writes, `schedule_rules` what it only reads; a
+number joins them, and both are written in one transaction. A writer locks the narrow row first and
+reads the rule after that: a rule never changes under a row that somebody else holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, delete, select, tuple_
+
+from duly.occurrences import IndexRow
+from duly.store import ScheduleKey
+from duly.stores.sql.bulk import chunks, insert_all, update_all
+from duly.stores.sql.db import Db
+
+
+def under(db: Db, keys: Sequence[ScheduleKey]) -> ColumnElement[bool]:
+    """Rows that stand under the keys."""
+    rules = db.tables.schedule_rules
+    return tuple_(rules.c.flow, rules.c.scope, rules.c.name).in_(
+        [(key.flow, key.scope, key.name) for key in keys]
+    )
+
+
+def whole(db: Db) -> Select[Any]:
+    """Rows with the columns of both tables."""
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    moving = (column for column in index.c if column.name not in rules.c)
+    return select(*rules.c, *moving).select_from(index.join(rules))
+
+
+def locked(db: Db, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Rows as they stand once they are ours; a few hundred at most."""
+    index = db.tables.schedule_index
+    lock = whole(db).with_only_columns(index.c.row_id).where(condition).order_by(index.c.row_id)
+    ids = db.connection.execute(lock.with_for_update(of=index)).scalars().all()
+    if not ids:
+        return []
+    return db.connection.execute(whole(db).where(index.c.row_id.in_(ids))).all()
+
+
+def insert(db: Db, rows: Sequence[IndexRow]) -> None:
+    """Store rows whose keys and schedules have none; they get their numbers in this order."""
+    rules = db.tables.schedule_rules
+    insert_all(db, rules, [rule_values(row) for row in rows])
+    numbers: dict[str, int] = {}
+    for chunk in chunks([row.schedule_id for row in rows]):
+        statement = select(rules.c.schedule_id, rules.c.row_id).where(
+            rules.c.schedule_id.in_(chunk)
+        )
+        numbers |= {row[0]: row[1] for row in db.connection.execute(statement)}
+    values = [{"row_id": numbers[row.schedule_id]} | index_values(row) for row in rows]
+    insert_all(db, db.tables.schedule_index, values)
+
+
+def update(db: Db, rows: Sequence[tuple[int, IndexRow]]) -> None:
+    """Let rows say something else, by their numbers; one that was quarantined no longer is."""
+    moving = [{"row_id": number, "error": None} | index_values(row) for number, row in rows]
+    update_all(db, db.tables.schedule_index, "row_id", moving)
+    ruling = [{"row_id": number} | rule_values(row) for number, row in rows]
+    update_all(db, db.tables.schedule_rules, "row_id", ruling)
+
+
+def remove(db: Db, numbers: Sequence[int]) -> None:
+    """Remove rows by their numbers."""
+    for chunk in chunks(numbers):
+        # Not left to the cascade: a caller's own SQLite connection may not know foreign keys.
+        for table in (db.tables.schedule_index, db.tables.schedule_rules):
+            db.connection.execute(delete(table).where(table.c.row_id.in_(chunk)))
+
+
+def index_values(row: IndexRow) -> dict[str, Any]:
+    """What a claim searches and writes."""
+    return {
+        "flow": row.flow,
+        "priority": row.priority,
+        "trigger_version": row.trigger_version,
+        "nominal_ms": row.nominal_ms,
+        "run_at_ms": row.run_at_ms,
+        "runs_left": row.runs_left,
+        "version": row.version,
+    }
+
+
+def rule_values(row: IndexRow) -> dict[str, Any]:
+    """What a claim only reads."""
+    return {
+        "schedule_id": row.schedule_id,
+        "flow": row.flow,
+        "scope": row.scope,
+        "name": row.name,
+        "trigger_json": row.trigger,  # `trigger` is a keyword of SQL.
+        "zone": row.zone,
+        "hand_over": row.hand_over,
+        "policies": row.policies,
+    }
+
+
+def row_of(found: Row[Any]) -> IndexRow:
+    """A row that has a next time, from the columns of both tables."""
+    return IndexRow(
+        schedule_id=found.schedule_id,
+        flow=found.flow,
+        scope=found.scope,
+        name=found.name,
+        trigger=found.trigger_json,
+        nominal_ms=found.nominal_ms,
+        run_at_ms=found.run_at_ms,
+        zone=found.zone,
+        hand_over=found.hand_over,
+        priority=found.priority,
+        policies=found.policies,
+        runs_left=found.runs_left,
+        trigger_version=found.trigger_version,
+        version=found.version,
+    )
