@@ -61,5 +61,5 @@ lock: ## Make requirements-dev.txt anew from requirements-dev.in
 	@echo "lock: requirements-dev.txt is new; run make setup check test before committing it"
 
 clean: ## Remove the environment, caches and built files
-	@rm -rf $(VENV) $(VENV)-lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(VENV)-lock .bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
