@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench-triggers bench-index lock clean
+.PHONY: help setup demo test test-faults test-tools check format bench-triggers bench-index bench-jobs lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -32,8 +32,20 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: setup ## Take the tour: rules, and schedules on a SQLite file; options through ARGS="..."
 	@$(BIN)/duly demo $(ARGS)
 
-test: setup ## Run all tests, options through ARGS="..."
+test: setup test-tools ## Run all tests, options through ARGS="..."
 	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+# Debian packages that some tests need; without them those tests say what they lack.
+test-tools:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && ! { command -v pgbouncer && command -v faketime; } >/dev/null; then \
+	  echo "test: installing pgbouncer and faketime"; \
+	  apt-get install -y -qq --no-install-recommends pgbouncer faketime >$(VENV)/.tools 2>&1 \
+	  || echo "test: they could not be installed; see $(VENV)/.tools"; \
+	fi
 
 check: setup ## Format, lint, types, import layers, tidy: what a merge must pass
 	@echo "check: format"; $(BIN)/ruff format --quiet --check . || { echo "check: run make format"; exit 1; }
@@ -51,6 +63,9 @@ bench-triggers: setup ## Measure triggers beside their peers
 
 bench-index: setup ## Measure claims beside the bare drivers and APScheduler
 	@$(BIN)/python benchmarks/index.py $(ARGS)
+
+bench-jobs: setup ## Measure the queue beside other queues (about 12 minutes, peers from PyPI and npm)
+	@$(BIN)/python benchmarks/jobs.py $(ARGS)
 
 # The lock holds names, versions and hashes only, so it installs from any registry.
 lock: ## Make requirements-dev.txt anew from requirements-dev.in

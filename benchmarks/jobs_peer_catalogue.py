@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.jobs_peer_environments import Program, node_program, python_program
+from benchmarks.jobs_peer_environments import (
+    Program,
+    node_program,
+    own_program,
+    python_program,
+)
 
 NODE_PACKAGES = ("graphile-worker@0.17.3", "pg-boss@10.4.2", "pg@8.23.1")
 
@@ -150,5 +155,45 @@ HUEY = Peer(
     partial(python_program, "huey", "jobs_peer_huey", ("huey==3.5.4",)),
     "SELECT count(*) >= {jobs} FROM kv",
     (_huey(1), _huey(2), _huey(4)),
+)
+DONE = (
+    "SELECT NOT EXISTS (SELECT FROM (SELECT state FROM duly_jobs ORDER BY id DESC LIMIT 5000) "
+    "AS youngest WHERE state <> 'succeeded') AND (SELECT count(*) FROM duly_job_events "
+    "WHERE state = 'succeeded') >= {jobs}"
+)
+
+
+def _ours(processes: int, **options: object) -> Candidate:
+    said = ", ".join(f"{name} {value}" for name, value in options.items())
+    return Candidate(said or "defaults", processes, options)
+
+
+OURS = Peer(
+    "duly",
+    "this",
+    60_000,
+    partial(own_program, "jobs_ours"),
+    DONE,
+    (_ours(1), _ours(2), _ours(4)),
+)
+BARE = Peer(
+    "bare SQL",
+    "psycopg",
+    60_000,
+    partial(own_program, "jobs_bare"),
+    DONE,
+    tuple(
+        Candidate(f"batches of {size}", processes, {"batch": size})
+        for processes in (1, 2, 4)
+        for size in (500, 1_000)
+    ),
+)
+OURS_ON_SQLITE = Peer(
+    "duly",
+    "this",
+    20_000,
+    partial(own_program, "jobs_ours"),
+    "SELECT NOT EXISTS (SELECT 1 FROM duly_jobs WHERE state IN ('queued', 'processing'))",
+    (_ours(1), _ours(2)),
 )
 POSTGRES_PEERS = {each.name: each for each in (GRAPHILE, PG_BOSS, PGQUEUER, AWA, PROCRASTINATE)}

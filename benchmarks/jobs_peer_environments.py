@@ -46,6 +46,11 @@ def python_program(name: str, script: str, packages: Sequence[str]) -> Program:
     return Program((str(python), "-m", f"benchmarks.{script}"))
 
 
+def own_program(script: str) -> Program:
+    """A module of this folder, run by this very interpreter."""
+    return Program((sys.executable, "-m", f"benchmarks.{script}"))
+
+
 def node_program(script: str, packages: Sequence[str]) -> Program:
     """A script of this folder, run by Node with these packages."""
     node, npm = shutil.which("node"), shutil.which("npm")

@@ -3,6 +3,9 @@
 The public names. Everything not listed here may change without notice.
 """
 
+from duly.admin import Admin
+from duly.app import Duly
+from duly.client import Client
 from duly.clock import Clock, SystemClock
 from duly.errors import (
     BackendUnavailable,
@@ -14,6 +17,10 @@ from duly.errors import (
     NotFound,
     UnknownTrigger,
 )
+from duly.flows import Action, Context, Flow
+from duly.job_store import Enqueued, JobFilter, QueueSettings, Retention
+from duly.jobs import Job, JobId, JobState
+from duly.loops import Abort, KeeperOptions, WorkerOptions
 from duly.occurrences import Claimed, IndexRow
 from duly.resources import ResourceCollection, ScheduleCollection
 from duly.retries import RetryPolicy
@@ -39,24 +46,39 @@ from duly.triggers import (
 )
 
 __all__ = [
+    "Abort",
+    "Action",
+    "Admin",
     "BackendUnavailable",
     "Claimed",
+    "Client",
     "Clock",
     "Conflict",
+    "Context",
     "Cron",
+    "Duly",
     "DulyError",
+    "Enqueued",
     "Every",
     "ExplainedTime",
     "Explanation",
+    "Flow",
     "IndexRow",
     "InvalidInput",
     "InvalidInstant",
     "InvalidTrigger",
+    "Job",
+    "JobFilter",
+    "JobId",
+    "JobState",
+    "KeeperOptions",
     "Misfire",
     "NotFound",
     "Once",
     "Policies",
+    "QueueSettings",
     "ResourceCollection",
+    "Retention",
     "RetryPolicy",
     "SYSTEM",
     "ScheduleCollection",
@@ -69,6 +91,7 @@ __all__ = [
     "Trigger",
     "UnknownTrigger",
     "Weekly",
+    "WorkerOptions",
     "cron",
     "every",
     "next_after_many",

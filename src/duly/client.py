@@ -6,6 +6,7 @@ written; what was refused is an exception whose message says what to do.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import repeat
@@ -26,6 +27,8 @@ from duly.triggers.instants import to_ms
 from duly.wishes import granted, no_such_job
 
 MAX_ENQUEUE = 1_000_000
+_AT_ONCE = 2
+"""Transactions under way: while the database writes one, the next is put together."""
 Keys = Callable[[Any], str | None] | Sequence[str | None]
 """The idempotency key of each input, or a function that makes it."""
 
@@ -86,8 +89,10 @@ class Client:
         """
         jobs = self._many(action, inputs, keys, options, await self._now_ms(options))
         answers: list[Enqueued | KeyTaken] = []
-        for start in range(0, len(jobs), MAX_INSERT):
-            answers += await self._store.insert_jobs(jobs[start : start + MAX_INSERT])
+        for start in range(0, len(jobs), MAX_INSERT * _AT_ONCE):
+            batches = _batches(jobs[start : start + MAX_INSERT * _AT_ONCE])
+            for stored in await asyncio.gather(*map(self._store.insert_jobs, batches)):
+                answers += stored
         return _accepted(jobs, answers)
 
     def enqueue_many_in(
@@ -102,8 +107,8 @@ class Client:
         """The same inside the caller's own transaction, which a Conflict leaves usable."""
         jobs = self._many(action, inputs, keys, options, to_ms(self._clock.now()))
         answers: list[Enqueued | KeyTaken] = []
-        for start in range(0, len(jobs), MAX_INSERT):
-            answers += self._store.insert_jobs_in(connection, jobs[start : start + MAX_INSERT])
+        for batch in _batches(jobs):
+            answers += self._store.insert_jobs_in(connection, batch)
         return _accepted(jobs, answers)
 
     async def job(self, job_id: JobId) -> Job | None:
@@ -184,6 +189,11 @@ class Client:
     ) -> tuple[Action | None, NewJob]:
         known = self._actions.get(action) if isinstance(action, str) else action
         return known, template_of(action, known, options, now_ms, self._aging_ms)
+
+
+def _batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+    """What one transaction takes."""
+    return [jobs[start : start + MAX_INSERT] for start in range(0, len(jobs), MAX_INSERT)]
 
 
 def _stamped(template: NewJob, job_id: str, text: str) -> NewJob:

@@ -74,8 +74,10 @@ def decide(job: LeasedJob, outcome: Outcome, chance: float = 0.0) -> Finish:
     """The transition an outcome means."""
     unpaid = 0 if job.careful else 1
     match outcome:
-        case Succeeded(result):
-            return Finish(job.id, job.fence, JobState.SUCCEEDED, "succeeded", unpaid, result=result)
+        case Succeeded():
+            return Finish(
+                job.id, job.fence, JobState.SUCCEEDED, "succeeded", unpaid, result=outcome.result
+            )
         case Failed(error, is_final, timed_out):
             status: AttemptStatus = "timed_out" if timed_out else "failed"
             failed = Finish(

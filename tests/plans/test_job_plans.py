@@ -20,6 +20,7 @@ from tests.servers import PostgresServer
 
 WAITING = 100_000
 PAIRS = 50
+BATCH = 500
 WORKER = WorkerId("worker_plan")
 FUTURE_MS = 4_000_000_000_000
 Verb = Callable[[SqlStore], Awaitable[object]]
@@ -35,8 +36,10 @@ async def fill(url: str) -> None:
         await store.insert_jobs([_job(number) for number in range(start, start + 10_000)])
     later = [_job(WAITING + number, run_at_ms=FUTURE_MS) for number in range(10_000)]
     await store.insert_jobs(later)
-    claims = await store.claim_jobs(ClaimRequest(worker=WORKER, limit=2_000))
-    await store.finish([decide(job, Succeeded()) for job in claims.jobs[:1_000]])
+    for _ in range(8):
+        claims = await store.claim_jobs(ClaimRequest(worker=WORKER, limit=BATCH))
+        await store.finish([decide(job, Succeeded()) for job in claims.jobs])
+    await store.claim_jobs(ClaimRequest(worker=WORKER, limit=BATCH))
     with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE")
     await store.close()
@@ -123,9 +126,10 @@ VERBS: dict[str, tuple[Verb, int]] = {
         lambda store: store.claim_jobs(ClaimRequest(worker=WORKER, queues=("other",))),
         2,
     ),
-    "rescue": (lambda store: store.release_expired(10), 20),
+    # Of what a batch ended together, the order is by id, so the batch is read.
+    "rescue": (lambda store: store.release_expired(10), BATCH + 20),
     "promote": (lambda store: store.promote_due(10), 20),
-    "prune": (lambda store: store.prune(Retention(succeeded_ms=0), 10), 20),
+    "prune": (lambda store: store.prune(Retention(succeeded_ms=0), 10), BATCH + 20),
     "one job": (lambda store: store.get_job(JobId("job_000000001")), 1),
 }
 

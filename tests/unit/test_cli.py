@@ -215,6 +215,26 @@ TITLES = [
     "One rule, many schedules",
     "Mistakes are named",
     "A hundred thousand rows at once",
+    "Users' schedules on a SQLite file",
+    "Jobs, and a worker that runs them",
+]
+JOBS = [
+    "office.count_rows processing: {percent:40,message:400 of 1,000 rows}",
+    "office.send succeeded 3 {message:17}",
+    "office.count_rows succeeded 1 1000",
+    "office.print_all cancelled 1",
+    "1 queued 0",
+    "2 processing 1",
+    "3 failed 1 ConnectionError: busy (key [redacted])",
+    "4 retrying 1 ConnectionError: busy (key [redacted])",
+    "5 queued 1",
+    "6 processing 2",
+    "7 failed 2 ConnectionError: busy (key [redacted])",
+    "8 retrying 2 ConnectionError: busy (key [redacted])",
+    "9 queued 2",
+    "10 processing 3",
+    "11 succeeded 3",
+    "{to: ada@example.org, api_key: [redacted]}",
 ]
 
 
@@ -223,6 +243,9 @@ def test_demo() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert [title for title in TITLES if title not in result.stdout] == []
     assert "100,000 next times of 96 distinct rules" in result.stdout
+    lines = [" ".join(line.replace('"', "").split()) for line in result.stdout.splitlines()]
+    assert [line for line in JOBS if line not in lines] == []
+    assert "demo-key" not in result.stdout
     assert duly("demo", "--once").stdout == result.stdout
 
 

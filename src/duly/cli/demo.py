@@ -5,6 +5,7 @@ Bounded and without questions: it prints and ends, on a terminal or not.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 
 import click
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.rule import Rule
 
 from duly.cli.demo_index import show_index
+from duly.cli.demo_jobs import show_jobs
 from duly.cli.explain import show
 from duly.errors import InvalidTrigger
 from duly.triggers import Trigger, cron, every, next_after_many, once, parse_trigger, weekly
@@ -24,13 +26,14 @@ AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
 @click.command()
 @click.option("--once", "_once", is_flag=True, help="End by itself (it always does, for now).")
 def demo(_once: bool) -> None:
-    """Take the tour: rules, clock changes, mistakes, and users' schedules on a SQLite file.
+    """Take the tour: rules, clock changes, mistakes, users' schedules and jobs on a SQLite file.
 
     \b
     Examples:
       duly demo
       duly demo | less
     """
+    logging.getLogger("duly").addHandler(logging.NullHandler())
     console = Console(highlight=False)
     for title, step in (
         ("Rules people write", _rules),
@@ -39,6 +42,7 @@ def demo(_once: bool) -> None:
         ("Mistakes are named", _mistakes),
         ("A hundred thousand rows at once", _bulk),
         ("Users' schedules on a SQLite file", show_index),
+        ("Jobs, and a worker that runs them", show_jobs),
     ):
         console.print(Rule(f"[bold]{title}", align="left", style="dim"))
         step(console)

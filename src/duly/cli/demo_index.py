@@ -1,9 +1,8 @@
-"""`duly demo`, second half: schedules of several users on a SQLite file, and claims on them."""
+"""`duly demo`, second part: schedules of several users on a SQLite file, and claims on them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
 from datetime import UTC, datetime
 
@@ -28,7 +27,6 @@ WEEK_MS = 7 * 86_400_000
 
 def show_index(console: Console) -> None:
     """Create, pause, delete and claim; everything happens in a folder that is gone afterwards."""
-    logging.getLogger("duly").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_tell(console, f"sqlite:///{folder}/demo.db"))
 

@@ -1,6 +1,7 @@
 """The loops: what runs while an application runs."""
 
 from duly.loops.keeper import Keeper, KeeperOptions
+from duly.loops.slots import Abort
 from duly.loops.worker import Worker, WorkerOptions, WorkerStuck
 
-__all__ = ["Keeper", "KeeperOptions", "Worker", "WorkerOptions", "WorkerStuck"]
+__all__ = ["Abort", "Keeper", "KeeperOptions", "Worker", "WorkerOptions", "WorkerStuck"]

@@ -38,10 +38,12 @@ class Ends:
 
     def add(self, finish: Finish) -> None:
         """Take an end; it is stored soon."""
+        if self._notes:
+            self._notes.pop(finish.job_id, None)
+        if not self._finishes:
+            self._nothing.clear()
+            self._something.set()
         self._finishes.append(finish)
-        self._notes.pop(finish.job_id, None)
-        self._nothing.clear()
-        self._something.set()
 
     def note_progress(self, job: LeasedJob, text: str) -> None:
         """Take a note; only the newest of a job is stored. May be called from any thread."""

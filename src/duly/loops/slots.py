@@ -38,10 +38,17 @@ class Abort(DulyError):
 class JobContext:
     """What a handler may know and say about the job it runs."""
 
-    def __init__(self, job: LeasedJob, deadline: datetime, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        job: LeasedJob,
+        bench: Bench,
+        alarm: asyncio.TimerHandle,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._job = job
-        self._note = note
-        self.deadline = deadline
+        self._bench = bench
+        self._alarm = alarm
+        self._loop = loop
         self.interruption: Interruption | None = None
         self.is_told = False
         """Whether the handler knows that it should stop."""
@@ -72,6 +79,12 @@ class JobContext:
         return self._job.attempt
 
     @property
+    def deadline(self) -> datetime:
+        """When the time for this attempt is up."""
+        left_s = self._alarm.when() - self._loop.time()
+        return self._bench.clock.now() + timedelta(seconds=left_s)
+
+    @property
     def cancelled(self) -> bool:
         """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
         self.is_told = self.interruption is not None
@@ -94,7 +107,7 @@ class JobContext:
         text = msgspec.json.encode({"percent": percent, "message": message})
         if len(text) > MAX_PROGRESS_BYTES:
             raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
-        self._note(text.decode())
+        self._bench.note_progress(self._job, text.decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +127,7 @@ class Slot:
         self._bench = bench
         self._task: asyncio.Task[object] | None = None
         self.job: LeasedJob | None = None
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._ended: asyncio.Future[None] | None = None
         self.context: JobContext | None = None
         self.asked_at: float | None = None
         """When the handler was asked to stop, by the loop's clock."""
@@ -132,15 +144,20 @@ class Slot:
             self.context.is_told = True
             self._task.cancel()
 
+    async def until_idle(self) -> None:
+        """Wait until the handler that runs now has ended."""
+        if self.job is not None:
+            if self._ended is None:
+                self._ended = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._ended)
+
     async def run(self, job: LeasedJob) -> Outcome | None:
         """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
         loop = asyncio.get_running_loop()
         action = self._bench.actions[job.action]
-        deadline = self._bench.clock.now() + timedelta(milliseconds=job.timeout_ms)
-        context = JobContext(job, deadline, partial(self._bench.note_progress, job))
-        self.job, self.context = job, context
-        self.idle.clear()
         alarm = loop.call_later(job.timeout_ms / 1000, self.interrupt, "timeout")
+        context = JobContext(job, self._bench, alarm, loop)
+        self.job, self.context = job, context
         try:
             result = await self._call(action, job, context)
             outcome: Outcome | None = Succeeded(_encoded(result))
@@ -149,13 +166,15 @@ class Slot:
                 raise
             # Without an interruption it is the handler's own: it waited for a cancelled task.
             outcome = _failed(error, action, job)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a handler raises is its outcome
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the outcome
             outcome = _failed(error, action, job)
         finally:
             alarm.cancel()
             self.job = self.context = self.asked_at = self._task = None
             self.is_lost = False
-            self.idle.set()
+            if self._ended is not None:
+                self._ended.set_result(None)
+                self._ended = None
         why = context.interruption
         if why is not None and (context.is_told or why in ("lost", "timeout")):
             # It ended because it was asked to, or too late: the interruption is what happened.

@@ -23,6 +23,7 @@ from duly.ids import new_id
 from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
 from duly.loops.buffer import Buffer
+from duly.loops.caution import Caution
 from duly.loops.ends import Ends
 from duly.loops.leases import Leases
 from duly.loops.patience import Backoff, Signal
@@ -111,6 +112,7 @@ class Worker:
         self._slots = [Slot(bench) for _ in range(self.options.slots)]
         self._wake = Signal()
         self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
+        self._caution = Caution(self.options.slots)
         self._look_at_leases = Signal()
         self._leaving = Signal()
         self._is_stopping = False
@@ -186,6 +188,7 @@ class Worker:
                 continue
             failures.reset()
             self._leases.add(claims)
+            self._caution.learn(claims.jobs)
             self._buffer.take(claims.jobs)
             if claims.jobs:
                 idle_polls.reset()
@@ -201,7 +204,7 @@ class Worker:
             worker=self.id,
             queues=options.queues[first:] + options.queues[:first],
             limit=room,
-            careful_limit=self._buffer.free_slots,
+            careful_limit=min(self._buffer.free_slots, self._caution.limit(self._leases)),
             lease_ms=int(options.lease_s * 1000),
             actions=self._actions,
             fair=options.fair,
@@ -224,6 +227,8 @@ class Worker:
 
     async def _on_ended(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
         self._leases.drop((each.job_id, each.fence) for each in finishes)
+        if self._caution.ends_with(finishes):
+            self._wake.set()
         await self._leases.give_back()
         for job_id in refused:
             log.warning("job %s was no longer ours", job_id, extra={"event": "job.refused"})
@@ -324,7 +329,7 @@ class Worker:
         return stubborn
 
     async def _until_idle(self, seconds: float) -> None:
-        waiting = [slot.idle.wait() for slot in self._slots if not slot.is_lost]
+        waiting = [slot.until_idle() for slot in self._slots if not slot.is_lost]
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*waiting)

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
-    Select,
     Text,
     bindparam,
     literal,
@@ -41,18 +40,6 @@ class Db:
         fixed = self.fixed_now_ms if now_ms is None else now_ms
         return self.dialect.now_ms() if fixed is None else literal(fixed)
 
-    def tuples(self, statement: Select[Any]) -> Iterator[tuple[Any, ...]]:
-        """The driver's own tuples, a few at a time; for claims, which read thousands of rows.
-
-        A Row for each, and all of them at once, would cost more than the reading: the garbage
-        collector would go through the whole process for them.
-        """
-        result = self.connection.execute(statement)
-        cursor: Any = result.cursor
-        while found := cursor.fetchmany(_FEW):
-            yield from found
-        result.close()
-
     def now_ms(self) -> int:
         """The deciding clock as a number."""
         if self.fixed_now_ms is not None:
@@ -70,6 +57,18 @@ class Db:
         if self.fixed_now_ms is not None and "{now}" in statement:
             values["now"] = self.fixed_now_ms
         return self.connection.execute(clause, values)
+
+
+def tuples(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
+    """The driver's own tuples, a few at a time; for claims, which read thousands of rows.
+
+    A Row for each, and all of them at once, would cost more than the reading: the garbage
+    collector would go through the whole process for them.
+    """
+    cursor: Any = result.cursor
+    while found := cursor.fetchmany(_FEW):
+        yield from found
+    result.close()
 
 
 @lru_cache(maxsize=1024)

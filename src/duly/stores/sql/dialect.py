@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from duly.job_store import Wake
+from duly.jobs import NewJob
 from duly.occurrences import Advance
 from duly.outcomes import Finish
 from duly.stores.sql.options import SqlOptions
@@ -22,7 +23,6 @@ from duly.stores.sql.schema import Tables
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
-    from duly.stores.sql.job_inserts import JobRow
 
 
 Lease = tuple[str, int]
@@ -78,14 +78,17 @@ class Dialect(Hashable, Protocol):
     ) -> None:
         """Move index rows, by number, to their next time: one statement or one prepared batch."""
 
-    def add_jobs(self, db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
-        """Store new jobs and their events; gives ids and states of those that were new."""
+    def add_jobs(self, db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:
+        """Store new jobs and their events; gives ids and states of those that were new.
 
-    def take_jobs(self, db: Db, take: Take) -> Sequence[Row[Any]]:
+        `foreign`: the connection is the caller's, on a driver that may be any.
+        """
+
+    def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
         """Claim jobs with attempts and events; gives the fields of LeasedJob, best place first."""
 
     def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
-        """Store ends that are alike; gives the leases that stood."""
+        """Store ends that are alike; gives the leases that were void."""
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """Pass hints to every listener when the transaction commits, where that is possible."""

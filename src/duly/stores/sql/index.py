@@ -26,7 +26,7 @@ from duly.occurrences import (
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
 from duly.stores.checks import check_claim, check_limit
 from duly.stores.sql import events, rows
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, tuples
 
 
 def upsert(db: Db, row: IndexRow) -> None:
@@ -105,7 +105,7 @@ def _due(
     )
     if flow is not None:
         statement = statement.where(index.c.flow == flow)
-    times = {row[0]: row for row in db.tuples(statement)}
+    times = {row[0]: row for row in tuples(db.connection.execute(statement))}
     if not times:
         return [], [], 0
     numbers = list(times)
@@ -124,7 +124,7 @@ def _rules(db: Db, numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         rules.c.name,
         rules.c.trigger_json,
     ).where(db.dialect.among(rules.c.row_id, numbers))
-    return db.tuples(statement)
+    return tuples(db.connection.execute(statement))
 
 
 def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:

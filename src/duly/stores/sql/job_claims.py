@@ -214,19 +214,23 @@ def renew(
 
 def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     """Store how attempts ended, those that ended alike in one statement."""
-    done: set[Lease] = set()
+    void: set[Lease] = set()
     # An attempt ends once: of two words about it the first counts.
     first_words = {_lease(each): each for each in reversed(finishes)}
     for _, group in groupby(sorted(first_words.values(), key=_shape), key=_shape):
         alike = list(group)
         check_finish(alike[0])
-        done.update(db.dialect.end_jobs(db, alike))
-    done |= _finish_cancelled(db, [each for each in finishes if _lease(each) not in done])
+        void.update(db.dialect.end_jobs(db, alike))
+    if any(each.state not in FINAL for each in finishes):
+        db.dialect.tell(db, {"queue:*"})  # they are waited for again
+    if not void and len(first_words) == len(finishes):
+        return []
+    void -= _finish_cancelled(db, [each for each in finishes if _lease(each) in void])
     refused: list[JobId] = []
     for each in finishes:
-        if _lease(each) not in done:
+        if _lease(each) in void:
             refused.append(each.job_id)
-        done.discard(_lease(each))
+        void.add(_lease(each))
     return refused
 
 
@@ -252,9 +256,9 @@ def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
         for each in going_on
         if fences.get(each.job_id) == each.fence
     ]
-    done: set[Lease] = set()
+    done = {_lease(each) for each in ends}
     for _, group in groupby(sorted(ends, key=_shape), key=_shape):
-        done.update(db.dialect.end_jobs(db, list(group)))
+        done.difference_update(db.dialect.end_jobs(db, list(group)))
     return done
 
 

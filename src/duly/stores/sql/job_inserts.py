@@ -10,38 +10,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from duly.errors import InvalidInput
 from duly.job_store import MAX_INSERT, Enqueued, KeyTaken
 from duly.jobs import JobId, JobState, NewJob, place_of, retry_text
 from duly.stores.sql.db import Db
-
-_PORTABLE_CHUNK = 500
-
-
-class JobRow(msgspec.Struct):
-    """What a new job's row is made of; the database adds the time."""
-
-    id: str
-    action: str
-    queue: str
-    workspace: str
-    scope: str
-    priority: int
-    weight: int
-    """How far priority moves the place."""
-    run_at_ms: int | None
-    max_attempts: int
-    careful: int
-    retry: str
-    timeout_ms: int
-    idempotency_key: str | None
-    schedule_id: str | None
-    nominal_ms: int | None
-    correlation_id: str | None
-    metadata: str | None
-    input: str
 
 
 def insert_jobs(
@@ -50,16 +22,14 @@ def insert_jobs(
     """Store jobs with their first events; `foreign`: on a driver that may be any."""
     if len(jobs) > MAX_INSERT:
         raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
-    rows: dict[JobId, JobRow] = {}
+    fresh: dict[JobId, NewJob] = {}
     keys = _Keys(db, jobs)
-    answers = [_accept(job, rows, keys) for job in jobs]
-    if foreign:
-        stored = _insert_portably(db, list(rows.values()))
-    else:
-        stored = db.dialect.add_jobs(db, list(rows.values()))
-    states = dict(stored)
-    waiting = {row.queue for row in rows.values() if states.get(row.id) == JobState.QUEUED}
-    db.dialect.tell(db, {f"queue:{queue}" for queue in waiting})
+    answers = [_accept(job, fresh, keys) for job in jobs]
+    states = db.dialect.add_jobs(db, list(fresh.values()), foreign=foreign) if fresh else {}
+    # Those for later too: who sleeps until the next one is due must know of an earlier one.
+    db.dialect.tell(db, {f"queue:{job.queue}" for job in fresh.values() if job.id in states})
+    if len(states) == len(jobs):
+        return answers
     return [
         answer._replace(created=answer.job_id in states)
         if isinstance(answer, Enqueued) and answer.created
@@ -68,56 +38,47 @@ def insert_jobs(
     ]
 
 
-def _accept(job: NewJob, rows: dict[JobId, JobRow], keys: _Keys) -> Enqueued | KeyTaken:
+def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: _Keys) -> Enqueued | KeyTaken:
     """Add a job to what will be stored, unless its id or its key is there already."""
-    if job.id in rows or job.id in keys.known:
+    if job.id in fresh or job.id in keys.known:
         return Enqueued(job.id, created=False)
     if job.key is not None:
         answer = keys.take(job)
         if answer is not None:
             return answer
-    rows[job.id] = row_of(job)
+    fresh[job.id] = job
     return Enqueued(job.id, created=True)
 
 
-def row_of(job: NewJob) -> JobRow:
-    """A job as the values of its row."""
-    return JobRow(
-        job.id,
-        job.action,
-        job.queue,
-        job.workspace,
-        job.scope,
-        job.priority,
-        place_of(job.priority, 0, job.aging_ms),
-        job.run_at_ms,
-        job.max_attempts,
-        int(job.is_careful),
-        retry_text(job.retry),
-        job.timeout_ms,
-        job.key,
-        job.schedule_id,
-        job.nominal_ms,
-        job.correlation_id,
-        job.metadata,
-        job.input,
-    )
-
-
-def full_row(row: JobRow, now_ms: int) -> dict[str, Any]:
-    """Every column of a new job, at a time known to be the database's."""
-    values = msgspec.structs.asdict(row)
-    run_at_ms = now_ms if row.run_at_ms is None else row.run_at_ms
+def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
+    """The columns of a new job, at a time known to be the database's."""
+    run_at_ms = now_ms if job.run_at_ms is None else job.run_at_ms
     state = JobState.SCHEDULED if run_at_ms > now_ms else JobState.QUEUED
-    return values | {
+    return {
+        "id": job.id,
+        "action": job.action,
+        "queue": job.queue,
+        "workspace": job.workspace,
+        "scope": job.scope,
         "state": state.value,
-        "place": run_at_ms + values.pop("weight"),
+        "priority": job.priority,
+        "place": place_of(job.priority, run_at_ms, job.aging_ms),
         "run_at_ms": run_at_ms,
         "created_at_ms": now_ms,
         "attempts": 0,
+        "max_attempts": job.max_attempts,
+        "careful": int(job.is_careful),
         "fence": 0,
         "events": 1,
+        "retry": retry_text(job.retry),
+        "timeout_ms": job.timeout_ms,
         "cancel_asked": 0,
+        "idempotency_key": job.key,
+        "schedule_id": job.schedule_id,
+        "nominal_ms": job.nominal_ms,
+        "correlation_id": job.correlation_id,
+        "metadata": job.metadata,
+        "input": job.input,
     }
 
 
@@ -130,24 +91,6 @@ def first_event(row: dict[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "attempt": 0,
     }
-
-
-def _insert_portably(db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
-    """Ids and states of what was new, by SQL that every driver takes."""
-    jobs, events = db.tables.jobs, db.tables.job_events
-    now_ms = db.now_ms()
-    stored: list[tuple[str, str]] = []
-    for start in range(0, len(rows), _PORTABLE_CHUNK):
-        full = [full_row(row, now_ms) for row in rows[start : start + _PORTABLE_CHUNK]]
-        statement = db.dialect.insert_or_ignore(jobs).returning(jobs.c.id)
-        new = set(db.connection.execute(statement, full).scalars())
-        added = [row for row in full if row["id"] in new]
-        if added:
-            db.connection.execute(
-                db.dialect.insert_or_ignore(events), [first_event(row) for row in added]
-            )
-        stored += [(row["id"], row["state"]) for row in added]
-    return stored
 
 
 class _Keys:

@@ -64,7 +64,7 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     """Move on jobs whose lease has ended."""
     check_limit(limit)
     lost = db.run(
-        "SELECT id, fence, careful AS is_careful, attempts, max_attempts, cancel_asked "
+        "SELECT id, queue, fence, careful AS is_careful, attempts, max_attempts, cancel_asked "
         "FROM {p}jobs WHERE lease_until_ms <= {now} "
         "ORDER BY lease_until_ms, id LIMIT :limit {skip}",
         limit=limit,
@@ -79,6 +79,7 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
         elif path[-1] is JobState.DEAD:
             sets += f", error = '{LEASE_EXPIRED}'"
         move(db, ids, path, sets, reason=LEASE_EXPIRED, ended_as="lost")
+    db.dialect.tell(db, {f"queue:{row.queue}" for row in lost})
     return len(lost)
 
 
@@ -86,7 +87,8 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
     """Queue scheduled and retrying jobs whose run time has come."""
     check_limit(limit)
     found: list[tuple[int, str]] = []
-    for queue in waiting_queues(db) if queues is None else queues:
+    served = waiting_queues(db) if queues is None else queues
+    for queue in served:
         rows = db.run(
             "SELECT run_at_ms, id FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
             "AND queue = :queue AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
@@ -97,7 +99,7 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
     ids = [job_id for _, job_id in sorted(found)[:limit]]
     if ids:
         move(db, ids, [JobState.QUEUED])
-        db.dialect.tell(db, {f"queue:{queue}" for queue in queues or ()})
+        db.dialect.tell(db, {f"queue:{queue}" for queue in served})
     return len(ids)
 
 

@@ -1,30 +1,32 @@
 """PostgreSQL: the hot statements of jobs.
 
-Each is one statement that moves jobs and writes their attempts and events with them. States stand
-in the text, not in parameters: a prepared plan must know that a partial index covers them.
+Each is one statement that moves jobs and writes their events with them. States stand in the text,
+not in parameters: a prepared plan must know that a partial index covers them. `= ANY(ARRAY(SELECT`
+keeps the planner to the key, where an array it can count would tempt it to read the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import Row
 
-from duly.jobs import FINAL, LeasedJob
+from duly.jobs import FINAL, LeasedJob, NewJob
 from duly.outcomes import Finish
+from duly.stores.sql.db import tuples
+from duly.stores.sql.job_inserts import full_row
+from duly.stores.sql.postgresql_copy import copy_jobs
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
-    from duly.stores.sql.job_inserts import JobRow
 
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 
 
-def take_jobs(db: Db, take: Take) -> Sequence[Row[Any]]:
+def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line past other claimers' locks, best place first."""
     request = take.request
     values: dict[str, Any] = {"queue": take.queue, "worker": request.worker}
@@ -35,7 +37,7 @@ def take_jobs(db: Db, take: Take) -> Sequence[Row[Any]]:
     if request.actions is not None:
         values["actions"] = list(request.actions)
     statement = _take(take.workspace is not None, request.actions is not None)
-    return db.run(statement, **values).all()
+    return tuples(db.run(statement, **values))
 
 
 @lru_cache(maxsize=4)
@@ -67,70 +69,86 @@ def _take(by_workspace: bool, by_action: bool) -> str:
 
 
 def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
-    """Store ends of one shape; gives the leases that stood."""
+    """Store ends of one shape; gives the leases that were void."""
     first = finishes[0]
-    return [
-        (row.id, row.fence)
-        for row in db.run(
-            _end(first),
-            ids=[each.job_id for each in finishes],
-            fences=[each.fence for each in finishes],
-            results=[each.result for each in finishes],
-            errors=[each.error for each in finishes],
-            delays=[each.delay_ms for each in finishes],
-            charge=first.charge,
-            ended_as=None if first.status == first.state else first.status,
-        )
-    ]
-
-
-def _end(first: Finish) -> str:
-    return _end_statement(
-        first.state, first.via, first.delay_ms is not None, first.status == "released"
+    values: dict[str, Any] = {
+        "ids": [each.job_id for each in finishes],
+        "fences": [each.fence for each in finishes],
+        "charge": first.charge,
+        "ended_as": None if first.status == first.state else first.status,
+    }
+    # What no job of the batch has need not travel.
+    columns: dict[str, list[Any]] = {
+        "results": [each.result for each in finishes],
+        "errors": [each.error for each in finishes],
+        "delays": [each.delay_ms for each in finishes],
+    }
+    given = {
+        name: column for name, column in columns.items() if any(each is not None for each in column)
+    }
+    rows = db.run(
+        _end_statement(first.state, first.via, first.status == "released", frozenset(given)),
+        **values,
+        **given,
     )
+    return [(row.id, row.fence) for row in rows]
 
 
-@lru_cache(maxsize=32)
-def _end_statement(state: str, via: str | None, has_delay: bool, is_released: bool) -> str:
-    is_final = state in FINAL
+_ARRAYS = {"results": "text[]", "errors": "text[]", "delays": "bigint[]"}
+
+
+@lru_cache(maxsize=64)
+def _end_statement(state: str, via: str | None, is_released: bool, given: frozenset[str]) -> str:
+    result = "f.results" if "results" in given else "NULL"
+    error = "f.errors" if "errors" in given else "CAST(NULL AS text)"
     sets = f"state = '{state}', events = events + {1 if via is None else 2}"
-    if has_delay:
-        sets += ", place = place + {now} + f.delay_ms - run_at_ms, run_at_ms = {now} + f.delay_ms"
-    if is_final:
+    if "delays" in given:
+        sets += ", place = place + {now} + f.delays - run_at_ms, run_at_ms = {now} + f.delays"
+    if state in FINAL:
         sets += ", finished_at_ms = {now}"
     if not is_released:
-        sets += ", result = f.result, error = f.error"
+        sets += f", result = {result}, error = {error}"
     passed = ""
     if via is not None:
         passed = (
             f"UNION ALL SELECT id, events - 1, {{now}}, '{via}', fence, error, :ended_as FROM ended"
         )
+    names = sorted(given)
+    arrays = "".join(f", CAST(:{name} AS {_ARRAYS[name]})" for name in names)
     return f"""
-        WITH ended AS (
+        WITH f AS MATERIALIZED (
+            SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS integer[]){arrays})
+                AS f ({", ".join(["id", "fence", *names])})
+        ), ended AS (
             UPDATE {{p}}jobs AS j SET {sets}, attempts = attempts + :charge,
                 worker = NULL, lease_until_ms = NULL
-            FROM unnest(CAST(:ids AS text[]), CAST(:fences AS integer[]),
-                CAST(:results AS text[]), CAST(:errors AS text[]), CAST(:delays AS bigint[]))
-                AS f (id, fence, result, error, delay_ms)
-            WHERE j.id = ANY(CAST(:ids AS text[])) AND j.id = f.id AND j.fence = f.fence
+            FROM f
+            WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
                 AND j.state = 'processing'
-                {"" if is_final else "AND j.cancel_asked = 0"}
-            RETURNING j.id, j.fence, j.events, f.error
+                {"" if state in FINAL else "AND j.cancel_asked = 0"}
+            RETURNING j.id, j.fence, j.events, {error} AS error
         ), told AS (
             INSERT INTO {{p}}job_events (job_id, seq, at_ms, state, attempt, reason, ended_as)
             SELECT id, events, {{now}}, '{state}', fence, error, :ended_as FROM ended {passed}
         )
-        SELECT id, fence FROM ended
+        SELECT id, fence FROM f EXCEPT SELECT id, fence FROM ended
     """
 
 
-def add_jobs(db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
+def add_jobs(db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:
     """Store new jobs and their events; gives ids and states of those that were new."""
-    if not rows:
-        return []
+    if not foreign and len(jobs) >= COPY_FROM:
+        states = copy_jobs(db, jobs)
+        if states is not None:
+            return states
+    # The clock is the database's: what depends on it is put in there.
+    rows = [full_row(job, 0) | {"run_at_ms": job.run_at_ms} for job in jobs]
     added = db.run(_ADD, rows=msgspec.json.encode(rows).decode())
-    return [(row.id, row.state) for row in added]
+    return {row.id: row.state for row in added}
 
+
+COPY_FROM = 100
+"""So many jobs are worth a COPY."""
 
 _ADD = """
     WITH added AS (
@@ -139,11 +157,12 @@ _ADD = """
             cancel_asked, idempotency_key, schedule_id, nominal_ms, correlation_id, metadata, input)
         SELECT id, action, queue, workspace, scope,
             CASE WHEN run_at_ms > {now} THEN 'scheduled' ELSE 'queued' END, priority,
-            COALESCE(run_at_ms, {now}) + weight, COALESCE(run_at_ms, {now}), {now}, 0, max_attempts,
+            CASE WHEN run_at_ms IS NULL THEN {now} + place ELSE place END,
+            COALESCE(run_at_ms, {now}), {now}, 0, max_attempts,
             careful, 0, 1, retry, timeout_ms, 0, idempotency_key, schedule_id, nominal_ms,
             correlation_id, metadata, input
         FROM json_to_recordset(CAST(:rows AS json)) AS r (id text, action text, queue text,
-            workspace text, scope text, priority integer, weight bigint, run_at_ms bigint,
+            workspace text, scope text, priority integer, place bigint, run_at_ms bigint,
             max_attempts integer, careful integer, retry text, timeout_ms bigint,
             idempotency_key text, schedule_id text, nominal_ms bigint, correlation_id text,
             metadata text, input text)

@@ -7,15 +7,16 @@ reading, deciding and writing in turn is as good. Batches travel as JSON or as p
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
 
-from duly.jobs import FINAL, LeasedJob
+from duly.jobs import FINAL, LeasedJob, NewJob
 from duly.outcomes import Finish
-from duly.stores.sql.job_inserts import JobRow, first_event, full_row
+from duly.stores.sql.db import tuples
+from duly.stores.sql.job_inserts import first_event, full_row
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 
 
-def take_jobs(db: Db, take: Take) -> Sequence[Row[Any]]:
+def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line, best place first."""
     request = take.request
     values: dict[str, Any] = {"queue": take.queue}
@@ -58,11 +59,12 @@ def take_jobs(db: Db, take: Take) -> Sequence[Row[Any]]:
         worker=request.worker,
         now_ms=now_ms,
     )
-    return db.run(
+    leased = db.run(
         f"SELECT {_LEASED} FROM json_each(:ids) AS picked "
         "CROSS JOIN {p}jobs AS j ON j.id = picked.value ORDER BY picked.key",
         ids=ids,
-    ).all()
+    )
+    return tuples(leased)
 
 
 @lru_cache(maxsize=4)
@@ -76,7 +78,7 @@ def _pick(by_workspace: bool, by_action: bool) -> str:
 
 
 def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
-    """Store ends of one shape; gives the leases that stood."""
+    """Store ends of one shape; gives the leases that were void."""
     first = finishes[0]
     now_ms = db.now_ms()
     by_lease = {(each.job_id, each.fence): each for each in finishes}
@@ -87,8 +89,9 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
         ids=json.dumps(list({each.job_id for each in finishes})),
     ).all()
     rows = [row for row in standing if (row.id, row.fence) in by_lease]
+    void = by_lease.keys() - {(row.id, row.fence) for row in rows}
     if not rows:
-        return []
+        return list(void)
     ends = [by_lease[row.id, row.fence] for row in rows]
     prefix, _ = db.dialect.names(db.tables)
     many = db.connection.exec_driver_sql
@@ -117,7 +120,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
             for step, state in enumerate(path, 1)
         ],
     )
-    return [(row.id, row.fence) for row in rows]
+    return list(void)
 
 
 def _end(prefix: str, first: Finish) -> str:
@@ -132,19 +135,17 @@ def _end(prefix: str, first: Finish) -> str:
     return f"UPDATE {prefix}jobs SET {sets}, worker = NULL, lease_until_ms = NULL WHERE id = ?6"
 
 
-def add_jobs(db: Db, rows: Sequence[JobRow]) -> list[tuple[str, str]]:
+def add_jobs(db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:  # noqa: ARG001
     """Store new jobs and their events; gives ids and states of those that were new."""
-    if not rows:
-        return []
     now_ms = db.now_ms()
     known = set(
         db.run(
             "SELECT id FROM {p}jobs WHERE id IN (SELECT value FROM json_each(:ids))",
-            ids=json.dumps([row.id for row in rows]),
+            ids=json.dumps([job.id for job in jobs]),
         ).scalars()
     )
-    full = [full_row(row, now_ms) for row in rows if row.id not in known]
-    if full:
-        db.connection.execute(db.tables.jobs.insert(), full)
-        db.connection.execute(db.tables.job_events.insert(), [first_event(row) for row in full])
-    return [(row["id"], row["state"]) for row in full]
+    rows = [full_row(job, now_ms) for job in jobs if job.id not in known]
+    if rows:
+        db.connection.execute(db.tables.jobs.insert(), rows)
+        db.connection.execute(db.tables.job_events.insert(), [first_event(row) for row in rows])
+    return {row["id"]: row["state"] for row in rows}

@@ -34,8 +34,8 @@ CREATE INDEX {i}jobs_line ON {p}jobs (queue, careful, place, id) WHERE state = '
 CREATE INDEX {i}jobs_pairs ON {p}jobs (queue, workspace, careful, place, id)
     WHERE state = 'queued';
 CREATE INDEX {i}jobs_due ON {p}jobs (queue, run_at_ms, id) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX {i}jobs_leases ON {p}jobs (lease_until_ms, id) WHERE lease_until_ms IS NOT NULL;
-CREATE INDEX {i}jobs_ended ON {p}jobs (state, finished_at_ms, id) WHERE finished_at_ms IS NOT NULL;
+CREATE INDEX {i}jobs_leases ON {p}jobs (lease_until_ms) WHERE lease_until_ms IS NOT NULL;
+CREATE INDEX {i}jobs_ended ON {p}jobs (state, finished_at_ms) WHERE finished_at_ms IS NOT NULL;
 CREATE INDEX {i}jobs_schedule ON {p}jobs (schedule_id, id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX {i}jobs_correlation ON {p}jobs (correlation_id, id) WHERE correlation_id IS NOT NULL;
 

@@ -1,0 +1,114 @@
+"""PostgreSQL: many new jobs by COPY, several times as fast as INSERT.
+
+COPY knows no "unless it is there", so it runs in a savepoint: where an id exists already, which
+only a repeated call brings about, nothing is stored and the caller inserts one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+from duly.jobs import NewJob
+from duly.stores.sql.job_inserts import full_row
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
+
+_OWN = ("id", "input", "idempotency_key")
+_SPECIAL = re.compile(r"[\\\t\n\r]")
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
+    """Ids and states of the jobs, all of them new; None: nothing was stored."""
+    import psycopg
+
+    now_ms = db.now_ms()
+    shared = _Shared(now_ms)
+    parts = [shared.of(job) for job in jobs]
+    ids = _column([job.id for job in jobs])
+    own = zip(
+        ids, _column([job.input for job in jobs]), _column([job.key for job in jobs]), strict=True
+    )
+    lines = [
+        f"{job_id}\t{given}\t{key}\t{text}\n"
+        for (job_id, given, key), (_, text) in zip(own, parts, strict=True)
+    ]
+    events = [
+        f"{job_id}\t1\t{now_ms}\t{state}\t0\n"
+        for job_id, (state, _) in zip(ids, parts, strict=True)
+    ]
+    prefix, _ = db.dialect.names(db.tables)
+    nested = db.connection.begin_nested()
+    try:
+        driver: Any = db.connection.connection.driver_connection
+        with driver.cursor() as cursor:
+            _copy(cursor, f"{prefix}jobs ({', '.join((*_OWN, *shared.names))})", lines)
+            _copy(cursor, f"{prefix}job_events (job_id, seq, at_ms, state, attempt)", events)
+    except psycopg.errors.UniqueViolation:
+        nested.rollback()
+        return None
+    except psycopg.Error as error:
+        raise DBAPIError.instance("COPY", None, error, psycopg.Error) from error
+    nested.commit()
+    return {job.id: state for job, (state, _) in zip(jobs, parts, strict=True)}
+
+
+def _copy(cursor: Any, target: str, lines: Iterable[str]) -> None:
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        copy.write("".join(lines))
+
+
+class _Shared:
+    """The columns that jobs of one call have in common, written once for all of them."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._parts: dict[tuple[object, ...], tuple[str, str]] = {}
+        sample = full_row(NewJob(id="a", action="a"), now_ms)  # type: ignore[arg-type]
+        self.names = [name for name in sample if name not in _OWN]
+
+    def of(self, job: NewJob) -> tuple[str, str]:
+        """The state, and the columns as text."""
+        key = (
+            job.action,
+            job.queue,
+            job.workspace,
+            job.scope,
+            job.priority,
+            job.aging_ms,
+            job.run_at_ms,
+            id(job.retry),  # alive as long as its job, so no other has this number
+            job.timeout_ms,
+            job.delivery,
+            job.schedule_id,
+            job.nominal_ms,
+            job.correlation_id,
+            job.metadata,
+        )
+        found = self._parts.get(key)
+        if found is None:
+            row = full_row(job, self._now_ms)
+            text = "\t".join(_text(row[name]) for name in self.names)
+            found = self._parts[key] = (row["state"], text)
+        return found
+
+
+def _column(values: Sequence[str | None]) -> Sequence[str]:
+    """Values as COPY reads them; where none is special, which one look tells, as they are."""
+    given = [value for value in values if value is not None]
+    if len(given) < len(values) or _SPECIAL.search("".join(given)):
+        return [_text(value) for value in values]
+    return given
+
+
+def _text(value: object) -> str:
+    """A value as COPY reads it."""
+    if value is None:
+        return "\\N"
+    text = str(value)
+    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text

@@ -1,0 +1,102 @@
+"""PostgreSQL behind PgBouncer in transaction mode passes the suites of index and jobs.
+
+Prepared statements are off, and LISTEN has a direct URL: the two settings the documents name.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from duly.clock import Clock
+from duly.store import Store
+from duly.stores import open_store as open_by_url
+from duly.testing.conformance import (
+    FairnessConformance,
+    IndexConformance,
+    JobConformance,
+    LockConformance,
+    OpenStore,
+    StoreConformance,
+)
+from duly.testing.conformance.job_samples import a_job
+from tests.conformance.test_postgres import empty_tables
+from tests.pgbouncer import NO_POOLER, find_pooler, pooled_url
+from tests.servers import PostgresServer
+
+HEARD_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def direct_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A database with the schema in it."""
+    url = postgres_server.create()
+    asyncio.run(open_by_url(url).close())
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture(scope="module")
+def behind_url(direct_url: str) -> Iterator[str]:
+    """The same database through a pooler."""
+    program = find_pooler()
+    if program is None:
+        pytest.skip(NO_POOLER)
+    with pooled_url(direct_url, program) as url:
+        yield url
+
+
+class PooledBackend(StoreConformance):
+    @pytest.fixture
+    def url(self, direct_url: str, behind_url: str) -> str:
+        empty_tables(direct_url)
+        return behind_url
+
+    @pytest.fixture
+    def open_store(self, url: str, direct_url: str) -> OpenStore:
+        def opened(clock: Clock | None) -> Store:
+            return open_by_url(
+                url, clock=clock, prepared_statements=False, listen_url=direct_url, connections=3
+            )
+
+        return opened
+
+
+class TestIndex(PooledBackend, IndexConformance):
+    pass
+
+
+class TestJobs(PooledBackend, JobConformance):
+    pass
+
+
+class TestFairness(PooledBackend, FairnessConformance):
+    pass
+
+
+class TestLocks(PooledBackend, LockConformance):
+    pass
+
+
+class TestNotices(PooledBackend):
+    def test_notices_come_by_the_direct_url(self, store: Store) -> None:
+        listening, heard = threading.Event(), threading.Event()
+
+        def wake(hint: str) -> None:
+            (listening if hint == "queue:*" else heard).set()
+
+        end = store.listen(wake)
+        try:
+            assert listening.wait(HEARD_S)
+            asyncio.run(store.insert_jobs([a_job()]))
+            assert heard.wait(HEARD_S)
+        finally:
+            end()
+
+    def test_the_pooler_shares_its_connections(self, url: str) -> None:
+        """Without this the suites above would say nothing about a pooler."""
+        with psycopg.connect(url, autocommit=True) as one, psycopg.connect(url) as other:
+            pids = [each.execute("SELECT pg_backend_pid()").fetchone() for each in (one, other)]
+        assert pids[0] == pids[1], "two clients, one after another, on one connection"

@@ -1,0 +1,150 @@
+"""The application that the faults are done to: handlers that keep a journal, and places to die.
+
+Run by `duly run tests.faults.application:app`. The environment says which database, where the
+journal is, and at which phase this process says so on its standard output and waits to be killed.
+"""
+
+import asyncio
+import inspect
+import os
+import signal
+import threading
+from dataclasses import replace
+from typing import Any, cast
+
+from sqlalchemy import Engine, event
+
+from duly.app import Duly
+from duly.flows import Context, Flow
+from duly.loops import Worker, WorkerOptions
+from duly.retries import RetryPolicy
+from duly.store import Store
+
+PHASES = ("claimed", "running", "returned", "finishing", "finished")
+"""After a claim; in a handler; before the finish; inside its transaction; after its commit."""
+POISONED = RetryPolicy(attempts=2, backoff="none")
+
+work = Flow("work")
+
+
+class Journal:
+    """What handlers did, a line each; a process that is killed has written what it had done."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, ctx: Context, what: str) -> None:
+        fence = cast(Any, ctx)._job.fence
+        os.write(self._file, f"{ctx.job_id} {fence} {what} {os.getpid()}\n".encode())
+
+
+journal = Journal(os.environ.get("DULY_FAULT_JOURNAL", os.devnull))
+
+
+class Phases:
+    """Where this process waits to be killed: at the given time it comes to a phase."""
+
+    def __init__(self, phase: str, skip: int) -> None:
+        self._phase = phase
+        self._skip = skip
+
+    def reach(self, phase: str) -> None:
+        if phase != self._phase:
+            return
+        self._skip -= 1
+        if self._skip < 0:
+            print(phase, flush=True)
+            threading.Event().wait()
+
+
+phases = Phases(os.environ.get("DULY_FAULT_PHASE", ""), int(os.environ.get("DULY_FAULT_SKIP", "0")))
+
+
+@work.action
+async def quick(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    phases.reach("running")
+    journal.note(ctx, "end")
+
+
+@work.action
+async def steady(seconds: float, ctx: Context) -> None:
+    journal.note(ctx, "start")
+    await asyncio.sleep(seconds)
+    journal.note(ctx, "end")
+
+
+@work.action(retry=POISONED)
+def poison(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@work.action(retry=POISONED, timeout_s=0.5)
+async def hang_async(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    await asyncio.Event().wait()
+
+
+@work.action(retry=POISONED, timeout_s=0.5)
+def hang_sync(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    threading.Event().wait()
+
+
+class PhasedStore:
+    """A store that stops where it is told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        dialect = cast(Any, store)._dialect
+        end_jobs = dialect.end_jobs
+
+        def stopping(*args: Any) -> Any:
+            ended = end_jobs(*args)
+            phases.reach("finishing")
+            return ended
+
+        dialect.end_jobs = stopping
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("claim_jobs", "finish") or not inspect.iscoroutinefunction(found):
+            return found
+
+        async def call(*args: Any) -> Any:
+            if name == "finish":
+                phases.reach("returned")
+            answer = await found(*args)
+            if name == "finish" or answer.jobs:
+                phases.reach("finished" if name == "finish" else "claimed")
+            return answer
+
+        return call
+
+
+class FaultyApp(Duly):
+    """Duly with short patience."""
+
+    def worker(self, options: WorkerOptions | None = None) -> Worker:
+        if os.environ.get("DULY_FAULT_PHASE"):
+            self.__dict__["store"] = PhasedStore(self.store)
+        return super().worker(replace(options or WorkerOptions(), stubborn_s=0.5))
+
+
+def forget_fences() -> None:
+    """The planted bug: an end is stored whoever says it, and whenever."""
+
+    def without_fence(
+        _connection: object, _cursor: object, statement: str, values: Any, *_: object
+    ) -> tuple[str, Any]:
+        fenced = statement.replace("AND j.fence = f.fence", "")
+        return fenced.replace("AND j.state = 'processing'", ""), values
+
+    event.listen(Engine, "before_cursor_execute", without_fence, retval=True)
+
+
+if os.environ.get("DULY_FAULT_PLANTED") == "fence":
+    forget_fences()
+
+app = FaultyApp(os.environ.get("DULY_FAULT_URL", "memory:"), flows=[work])

@@ -1,0 +1,120 @@
+"""What is left after a fault, held against what handlers did: the judge of every scenario."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from duly.events import JobEvent
+from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.store import Store
+
+COLUMNS = ("enqueued", "ran", "finished", "dead", "lost", "doubled")
+
+
+@dataclass
+class Verdict:
+    """One line of the table, and what is wrong."""
+
+    scenario: str
+    enqueued: int = 0
+    ran: int = 0
+    """Handlers that were started."""
+    finished: int = 0
+    dead: int = 0
+    lost: int = 0
+    """Jobs that are gone, have not ended, or ended well though no handler did."""
+    doubled: int = 0
+    """Jobs that ended twice, or a claim of which was begun twice."""
+    draining_cpu: float | None = None
+    """Share of a processor that a worker used while it waited for a handler to end."""
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.lost and not self.doubled and not self.faults
+
+
+@dataclass(frozen=True)
+class Started:
+    """What the journal says of one job."""
+
+    starts: Counter[int]
+    """Handlers begun, by fence."""
+    ends: int
+
+
+def read_journal(path: Path) -> dict[str, Started]:
+    """The journal by job."""
+    found: dict[str, tuple[Counter[int], list[int]]] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        job_id, fence, what, _ = line.split()
+        starts, ends = found.setdefault(job_id, (Counter(), []))
+        if what == "start":
+            starts[int(fence)] += 1
+        else:
+            ends.append(int(fence))
+    return {job_id: Started(starts, len(ends)) for job_id, (starts, ends) in found.items()}
+
+
+async def judge(
+    store: Store, scenario: str, ids: Sequence[JobId], planted: int, journal: Path
+) -> Verdict:
+    """Read everything and decide."""
+    verdict = Verdict(scenario, enqueued=len(ids))
+    done = read_journal(journal)
+    for job_id in ids:
+        job = await store.get_job(job_id)
+        started = done.get(job_id, Started(Counter(), 0))
+        verdict.ran += started.starts.total()
+        if job is None:
+            verdict.lost += 1
+            continue
+        _judge_job(verdict, job, await store.job_events(job_id), started)
+    if verdict.dead != planted:
+        verdict.faults.append(f"{verdict.dead} jobs are dead; planted: {planted}")
+    return verdict
+
+
+def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: Started) -> None:
+    verdict.finished += job.state is JobState.SUCCEEDED
+    verdict.dead += job.state is JobState.DEAD
+    ended_well = sum(event.state is JobState.SUCCEEDED for event in events)
+    if job.state not in FINAL or (ended_well and not started.ends):
+        verdict.lost += 1
+    if ended_well > 1 or max(started.starts.values(), default=0) > 1:
+        verdict.doubled += 1
+    claims = {event.attempt for event in events if event.state is JobState.PROCESSING}
+    if unknown := set(started.starts) - claims:
+        verdict.faults.append(f"{job.id}: ran under fences {unknown} that no claim gave")
+    if fault := fault_of_history(job, events):
+        verdict.faults.append(f"{job.id}: {fault}")
+
+
+def fault_of_history(job: Job, events: Sequence[JobEvent]) -> str | None:
+    """What is wrong with the events of a job, if anything is."""
+    states = [event.state for event in events]
+    if [event.seq for event in events] != list(range(1, job.events + 1)):
+        return f"numbers {[event.seq for event in events]} of {job.events} events"
+    if states[0] not in (JobState.QUEUED, JobState.SCHEDULED) or states[-1] is not job.state:
+        return f"begins {states[0]}, ends {states[-1]}, is {job.state}"
+    illegal = [f"{a} -> {b}" for a, b in pairwise(states) if not may_go(a, b)]
+    return f"went {', '.join(illegal)}" if illegal else None
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """All lines, and under them what is wrong."""
+    lines = [_cells("scenario", *COLUMNS, "drain cpu", "seconds")]
+    for each in verdicts:
+        cpu = "-" if each.draining_cpu is None else f"{each.draining_cpu:.0%}"
+        counts = [getattr(each, name) for name in COLUMNS]
+        lines.append(_cells(each.scenario, *counts, cpu, f"{each.seconds:.1f}"))
+    for each in verdicts:
+        lines += [f"wrong: {each.scenario}: {fault}" for fault in each.faults[:5]]
+    return "\n".join(lines)
+
+
+def _cells(name: str, *cells: object) -> str:
+    return f"{name:<34}" + "".join(f"{cell!s:>10}" for cell in cells)

@@ -1,0 +1,195 @@
+"""What is done to workers and databases, each under load; the audit says what is left of it."""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psycopg
+
+from duly.jobs import JobState
+from duly.stores.sql.postgresql import PostgresqlDialect
+from tests.faults.application import PHASES, POISONED
+from tests.faults.audit import Verdict, judge, read_journal
+from tests.faults.servers import Cluster
+from tests.faults.site import LIMIT_S, Site
+
+FAKETIME = "libfaketimeMT.so.1"
+REFUSED = "was no longer ours"
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much of everything."""
+
+    jobs: int
+    rounds: int
+    """Faults in a row, where one fault can be done again and again."""
+
+    def inputs(self, share: int = 1) -> list[None]:
+        return [None] * (self.jobs // share)
+
+
+Do = Callable[[Site, Load, Cluster], int]
+"""Does the faults; gives the number of jobs that must end dead."""
+
+
+def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
+    """Workers are killed at one phase, one after another; the last one does the rest."""
+    site.enqueue("quick", load.inputs())
+    for skip in range(load.rounds):
+        victim = site.start(PHASE=phase, SKIP=str(skip))
+        assert victim.until_phase() == phase
+        victim.kill()
+        victim.popen.wait(LIMIT_S)
+    site.start()
+    return 0
+
+
+def restart_server(site: Site, load: Load, cluster: Cluster) -> int:
+    """The database goes away under load, without a word, and comes back."""
+    ids = site.enqueue("steady", [0.005] * load.jobs)
+    site.start()
+    site.start()
+    for each in range(load.rounds):
+        site.until_noted("end", ids, len(ids) * (each + 1) // (load.rounds + 2))
+        cluster.restart()
+    return 0
+
+
+def cut_connections(site: Site, load: Load, _: Cluster) -> int:
+    """Every connection of the workers is cut, again and again."""
+    ids = site.enqueue("steady", [0.005] * load.jobs)
+    site.start()
+    site.start()
+    with psycopg.connect(site.url, autocommit=True) as connection:
+        for each in range(load.rounds * 5):
+            site.until_noted("end", ids, len(ids) * each // (load.rounds * 5 + 1) + 1)
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+    return 0
+
+
+def hang(site: Site, load: Load, _: Cluster) -> int:
+    """Handlers that never return: one is cancelled, the other costs slots, then the worker."""
+    site.enqueue("hang_async", [None] * load.rounds)
+    site.enqueue("hang_sync", [None] * load.rounds)
+    site.enqueue("quick", load.inputs())
+    site.start(is_kept=True)
+    return 2 * load.rounds
+
+
+def stop_and_wake(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
+    """A worker sleeps past its lease and wakes: others have done its jobs, its word is void."""
+    held = site.enqueue("steady", [0.3] * 4, priority=1)
+    site.enqueue("quick", load.inputs())
+    sleeper = site.start(PLANTED=planted)
+    site.until_noted("start", held, 4)
+    site.freeze(sleeper)
+    site.start(PLANTED=planted)
+    site.until_ended()
+    sleeper.kill(signal.SIGCONT)
+    site.until(lambda: REFUSED in sleeper.log.read_text() or bool(planted), "it is refused")
+    for job_id in [] if planted else held:
+        attempts = site.run(site.store.job_attempts(job_id))
+        assert [attempt.status for attempt in attempts] == ["lost", "succeeded"]
+    return 0
+
+
+def poison(site: Site, load: Load, _: Cluster) -> int:
+    """Jobs that kill their worker end dead; those only claimed beside them pay nothing."""
+    site.enqueue("quick", load.inputs(2), priority=2, retry=POISONED)
+    poisoned = site.enqueue("poison", [None] * load.rounds, priority=1)
+    site.enqueue("quick", load.inputs(2), retry=POISONED)
+    site.start(is_kept=True)
+    site.until_ended()
+    begun = read_journal(site.journal)
+    for job_id in set(site.ids) - set(poisoned):
+        job = site.run(site.store.get_job(job_id))
+        assert job is not None
+        assert job.state is JobState.SUCCEEDED
+        if site.slots == 1:
+            assert job.attempts <= begun[job_id].starts.total(), "paid for what never began"
+    return load.rounds
+
+
+def skew_clocks(site: Site, load: Load, _: Cluster) -> int:
+    """Two hosts whose clocks are two hours apart: only the database's decides."""
+    site.enqueue("steady", [0.01] * load.jobs)
+    later = site.enqueue("quick", [None] * 5, run_at=site.at(2.0))
+    for faketime in ("+1h", "-1h"):
+        site.start(ld_preload=find_faketime() or "", faketime=faketime, dont_fake_monotonic="1")
+    site.until_ended()
+    for job_id in site.ids:
+        assert len(site.run(site.store.job_attempts(job_id))) == 1, "nobody's lease was taken"
+    for job_id in later:
+        job = site.run(site.store.get_job(job_id))
+        events = site.run(site.store.job_events(job_id))
+        assert job is not None
+        assert 0 <= events[2].at_ms - job.run_at_ms < 3_000
+    return 0
+
+
+def find_faketime() -> str | None:
+    """The library that shifts a process's clock, where it is installed."""
+    found = Path("/usr/lib").glob(f"*/faketime/{FAKETIME}")
+    return next(map(str, found), None)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One line of the table."""
+
+    name: str
+    backend: str
+    do: Do
+    slots: int = 4
+
+    @property
+    def lacks(self) -> str | None:
+        """What this machine has not that the scenario needs."""
+        if self.do is skew_clocks and find_faketime() is None:
+            return "no libfaketime: apt-get install faketime"
+        return None
+
+
+KILLS = [
+    Scenario(f"killed {phase}, {backend}", backend, partial(kill_in_phase, phase))
+    for backend in ("postgresql", "sqlite")
+    for phase in PHASES
+]
+SCENARIOS = [
+    *KILLS,
+    Scenario("server restarted", "postgresql", restart_server),
+    Scenario("connections cut", "postgresql", cut_connections),
+    Scenario("handlers hang, postgresql", "postgresql", hang),
+    Scenario("handlers hang, sqlite", "sqlite", hang),
+    Scenario("stopped and woken, postgresql", "postgresql", stop_and_wake),
+    Scenario("stopped and woken, sqlite", "sqlite", stop_and_wake),
+    Scenario("poison, postgresql", "postgresql", poison, slots=1),
+    Scenario("poison, sqlite", "sqlite", poison, slots=1),
+    Scenario("poison among slots", "postgresql", poison),
+    Scenario("clocks two hours apart", "postgresql", skew_clocks),
+]
+
+
+def run_scenario(
+    scenario: Scenario, load: Load, cluster: Cluster, folder: Path, *, drains: bool = True
+) -> Verdict:
+    """Do it, wait until every job has ended, and judge."""
+    began_s = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    is_server = scenario.backend == PostgresqlDialect.name
+    url = cluster.create() if is_server else f"sqlite:///{folder}/fault.db"
+    with Site(url, folder, slots=scenario.slots) as site:
+        planted = scenario.do(site, load, cluster)
+        site.until_ended()
+        cpu = site.drain() if drains else None
+        verdict = site.run(judge(site.store, scenario.name, site.ids, planted, site.journal))
+    verdict.draining_cpu = cpu
+    verdict.seconds = time.monotonic() - began_s
+    return verdict

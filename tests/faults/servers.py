@@ -1,0 +1,48 @@
+"""A PostgreSQL of the run's own, so that it can be restarted."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from tests.servers import PostgresServer, _run, database_of, shared_server
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster and where it lives."""
+
+    server: PostgresServer
+    folder: Path
+    binaries: Path
+
+    def create(self) -> str:
+        """A database whose commits outlive the server's processes."""
+        url = self.server.create()
+        with psycopg.connect(url, autocommit=True) as connection:
+            # The test servers answer before they write; here an answer must be kept.
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} SET synchronous_commit = on").format(
+                    sql.Identifier(database_of(url))
+                )
+            )
+        return url
+
+    def restart(self) -> None:
+        """Kill the server where it stands and start it on the same port."""
+        control: list[str | Path] = [self.binaries / "pg_ctl", "-w", "-D", self.folder / "data"]
+        log = ["-l", str(self.folder / "log"), "-m", "immediate", "restart"]
+        _run(self.folder, control, log).check_returncode()
+
+
+@contextlib.contextmanager
+def own_cluster(folder: Path, binaries: Path) -> Iterator[Cluster]:
+    """A cluster for the time of a run, in nobody else's way."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with shared_server(folder, binaries) as server:
+        state = json.loads((folder / "postgres.json").read_text())
+        yield Cluster(server, Path(state["folder"]), binaries)

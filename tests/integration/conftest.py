@@ -1,0 +1,42 @@
+"""Databases for tests that should hold on all of them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from duly.stores import open_store
+from tests.servers import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def filled_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A database with the schema in it, shared by the tests of a module."""
+    url = postgres_server.create()
+    asyncio.run(open_store(url).close())
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture
+def emptied_url(filled_url: str) -> str:
+    """The same, with nothing in its tables."""
+    with psycopg.connect(filled_url) as connection:
+        connection.execute(
+            "TRUNCATE duly_jobs, duly_job_events, duly_idempotency, duly_queues, "
+            "duly_queue_tokens, duly_workers"
+        )
+    return filled_url
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Every backend in turn."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    found: str = request.getfixturevalue("emptied_url")
+    return found

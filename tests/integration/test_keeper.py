@@ -1,0 +1,111 @@
+"""The keeper: rescue, promotion, retention, silent workers; bounded, and through outages."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duly.errors import BackendUnavailable
+from duly.flows import Flow
+from duly.job_store import MAX_SWEEP, ClaimRequest, Retention, WorkerInfo
+from duly.jobs import JobState, WorkerId
+from duly.loops import Keeper, KeeperOptions
+from duly.loops.keeper import _ROUNDS, Kept
+from duly.testing.clock import ManualClock
+from tests.integration.working import enqueue, in_loop, open_app, path
+
+GONE = WorkerId("worker_gone")
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@in_loop
+async def test_one_round_keeps_everything(any_url: str) -> None:
+    clock = ManualClock(START)
+    app, store = open_app(any_url, Flow("work"), clock=clock)
+    options = KeeperOptions(retention=Retention(cancelled_ms=30_000), silent_worker_s=40)
+    async with app:
+        (lost,) = await enqueue(app, "work.a", [None])
+        await store.claim_jobs(ClaimRequest(worker=GONE, lease_ms=10_000))
+        await store.beat(WorkerInfo(GONE, "host", 7, ("default",), 1))
+        (due,) = await enqueue(
+            app, "work.a", [None], run_at=datetime(2026, 3, 1, 0, 0, 30, tzinfo=UTC)
+        )
+        (old, kept) = await enqueue(app, "work.a", [None, None])
+        await app.client.cancel(old)
+        clock.advance(seconds=35)
+        await app.client.cancel(kept)
+        clock.advance(seconds=6)
+        assert await app.keeper(options).run_once() == Kept(1, 1, 1, 1)
+        assert await path(store, lost) == ["queued", "processing", "queued"]
+        assert [each.status for each in await store.job_attempts(lost)] == ["lost"]
+        assert await path(store, due) == ["scheduled", "queued"]
+        assert await store.get_job(old) is None
+        assert (await store.get_job(kept)).state is JobState.CANCELLED
+        assert await store.list_workers() == []
+        assert await app.keeper(options).run_once() == Kept()
+
+
+@in_loop
+async def test_ended_jobs_are_looked_for_less_often() -> None:
+    app, store = open_app("memory:", Flow("work"))
+    async with app:
+        keeper = app.keeper(KeeperOptions(prune_period_s=3_600))
+        for _ in range(3):
+            await keeper.run_once()
+        assert (store.count("release_expired"), store.count("prune")) == (3, 1)
+
+
+class Endless:
+    """A store in which every sweep finds a full batch."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, verb: str) -> Any:
+        async def sweep(*_: object) -> Any:
+            self.calls.append(verb)
+            return [] if verb == "remove_silent_workers" else MAX_SWEEP
+
+        return sweep
+
+
+@in_loop
+async def test_no_step_starves_the_others() -> None:
+    store: Any = Endless()
+    kept = await Keeper(store).run_once()
+    full = _ROUNDS * MAX_SWEEP
+    assert kept == Kept(full, full, full, 0)
+    assert [store.calls.count(verb) for verb in ("promote_due", "prune")] == [_ROUNDS] * 2
+
+
+@in_loop
+async def test_an_outage_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+    app, store = open_app("memory:", Flow("work"))
+    outages = 2
+
+    async def fail(*_: object) -> None:
+        nonlocal outages
+        if outages:
+            outages -= 1
+            raise BackendUnavailable("planted")
+
+    store.before["release_expired"] = fail
+    async with app:
+        keeper = app.keeper(KeeperOptions(period_s=0.01))
+        running = asyncio.create_task(keeper.run())
+        await store.until("release_expired", 3)
+        keeper.stop()
+        await running
+    assert [record.getMessage() for record in caplog.records] == ["keeper: planted"] * 2
+
+
+@in_loop
+async def test_a_keeper_stops_while_it_waits() -> None:
+    app, store = open_app("memory:", Flow("work"))
+    async with app:
+        keeper = app.keeper(KeeperOptions(period_s=3_600))
+        running = asyncio.create_task(keeper.run())
+        await store.until("prune")
+        keeper.stop()
+        await running

@@ -1,0 +1,345 @@
+"""Station 6 as a whole: slots that refill one by one, a small buffer, and an orderly stop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from duly.errors import BackendUnavailable
+from duly.flows import Context, Flow
+from duly.jobs import JobId, JobState, LeasedJob
+from duly.loops import WorkerOptions
+from duly.loops.buffer import Buffer
+from duly.loops.caution import Caution
+from tests.integration.working import enqueue, in_loop, open_app, path, working
+
+
+class Gate:
+    """Handlers that wait until they are let go, and say that they have begun."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.go = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.begun.release()
+        await self.go.wait()
+
+    async def until_begun(self, jobs: int = 1) -> None:
+        for _ in range(jobs):
+            await self.begun.acquire()
+
+
+def gated_flow() -> tuple[Flow, Gate]:
+    """`work.slow` waits at the gate, `work.quick` does not."""
+    flow, gate = Flow("work"), Gate()
+
+    @flow.action
+    async def slow(ctx: Context) -> None:
+        await gate.wait()
+
+    @flow.action
+    async def quick(ctx: Context) -> None:
+        pass
+
+    return flow, gate
+
+
+@in_loop
+async def test_a_slow_job_does_not_idle_the_other_slots(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        (slow,) = await enqueue(app, "work.slow", [None])
+        quick = await enqueue(app, "work.quick", [None] * 20)
+        async with working(app):
+            await store.ended(*quick, states={JobState.SUCCEEDED})
+            assert (await store.ended(slow, states={JobState.PROCESSING}))[0].attempts == 0
+            gate.go.set()
+            await store.ended(slow, states={JobState.SUCCEEDED})
+
+
+@in_loop
+async def test_claims_and_heartbeats_do_not_wait_for_handlers(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        await enqueue(app, "work.slow", [None])
+        async with working(app, heartbeat_s=0.01):
+            await gate.until_begun()
+            later = await enqueue(app, "work.quick", [None])
+            await store.ended(*later, states={JobState.SUCCEEDED})
+            await store.until("beat", 3)
+            assert [worker.running for worker in await store.list_workers()] == [1]
+            gate.go.set()
+        assert await store.list_workers() == []
+
+
+@in_loop
+async def test_ends_are_stored_together(any_url: str) -> None:
+    flow = Flow("work")
+    all_ran = asyncio.Event()
+    left = 30
+
+    @flow.action
+    async def counted(ctx: Context) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            all_ran.set()
+
+    app, store = open_app(any_url, flow)
+
+    async def wait_for_all(*_: object) -> None:
+        await all_ran.wait()
+
+    store.before["finish"] = wait_for_all
+    async with app:
+        ids = await enqueue(app, "work.counted", [None] * 30)
+        async with working(app, slots=4):
+            await store.ended(*ids)
+        assert store.count("finish") <= 2
+
+
+@in_loop
+async def test_a_new_worker_claims_no_more_than_it_can_begin(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        ids = await enqueue(app, "work.slow", [None] * 20)
+        async with working(app, heartbeat_s=0.01):
+            await gate.until_begun(2)
+            await store.until("beat", 3)
+            jobs = [await store.get_job(job_id) for job_id in ids]
+            assert sum(job.state is JobState.PROCESSING for job in jobs) == 2
+            gate.go.set()
+            await store.ended(*ids, states={JobState.SUCCEEDED})
+
+
+def a_job(number: int, *, careful: bool = False) -> LeasedJob:
+    values = dict.fromkeys(LeasedJob._fields) | {"id": JobId(f"job_{number}"), "careful": careful}
+    return LeasedJob(**values)  # type: ignore[arg-type]
+
+
+def a_buffer(most: int = 1_000, wake: Callable[[], None] = lambda: None) -> Buffer:
+    return Buffer(most, 0.25, wake)
+
+
+@in_loop
+async def test_the_buffer_follows_the_pace() -> None:
+    buffer = a_buffer(most=50)
+    for _ in range(6):
+        buffer.measure(10.0)
+    assert (buffer.room, buffer.is_wanting) == (0, False)
+    for _ in range(12):
+        buffer.take([a_job(number) for number in range(100)])
+        for _ in range(100):
+            await buffer.next()
+        buffer.measure(1.0)
+    assert 20 <= buffer.room <= 25, "a quarter of a second at a hundred a second"
+    for _ in range(12):
+        buffer.take([a_job(1)])
+        await buffer.next()
+        buffer.measure(60.0)
+    assert buffer.room == 0, "nothing is kept where a job takes a minute"
+
+
+@in_loop
+async def test_careful_jobs_begin_when_they_are_claimed() -> None:
+    buffer = a_buffer()
+    slot = asyncio.create_task(buffer.next())
+    await asyncio.sleep(0)
+    assert buffer.free_slots == 1
+    buffer.take([a_job(1), a_job(2, careful=True)])
+    assert (await slot).id == "job_2"
+    assert [job.id for job in buffer.empty()] == ["job_1"]
+
+
+@in_loop
+async def test_a_careful_job_waits_in_the_queue_not_in_the_worker(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        await enqueue(app, "work.slow", [None])
+        async with working(app, slots=1, heartbeat_s=0.01, careful_s=0.01) as worker:
+            await gate.until_begun()
+            worker._buffer._pace = 1_000
+            (careful,) = await enqueue(app, "work.quick", [None], delivery="at_most_once")
+            await store.until("beat", 3)
+            (job,) = await store.ended(careful, states={JobState.QUEUED})
+            assert (job.attempts, job.fence) == (0, 0)
+            gate.go.set()
+            (job,) = await store.ended(careful)
+            assert (job.state, job.attempts, job.fence) == (JobState.SUCCEEDED, 1, 1)
+
+
+def test_jobs_that_were_lost_come_one_by_one_and_then_alone() -> None:
+    caution = Caution(slots=8)
+    once: dict[str, Any] = {"careful": 1, "max_attempts": 1}
+    lost: dict[str, Any] = {"careful": 1, "max_attempts": 5}
+    assert caution.limit(set()) == 1
+    caution.learn([a_job(1)._replace(**once, attempts=1)])
+    assert caution.limit(set()) == 8, "at-most-once jobs are as many as there are slots"
+    caution.learn([a_job(2)._replace(**lost, attempts=1)])
+    assert caution.limit({"job_2"}) == 1
+    caution.learn([a_job(3)._replace(**lost, attempts=2)])
+    assert caution.limit({"job_2", "job_3"}) == 0, "lost after it had begun"
+    caution.learn([])
+    assert caution.limit({"job_2"}) == 1, "it has ended"
+
+
+@pytest.mark.parametrize("any_url", ["sqlite", "postgresql"], indirect=True)
+@in_loop
+async def test_a_busy_worker_still_serves_careful_jobs(any_url: str) -> None:
+    flow, _ = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        quick = await enqueue(app, "work.quick", [None] * 3_000)
+        (careful,) = await enqueue(app, "work.quick", [None], delivery="at_most_once")
+        async with working(app, careful_s=0.01) as worker:
+            await store.until("claim_jobs")
+            worker._buffer._pace = 4_000
+            await store.ended(careful, states={JobState.SUCCEEDED})
+            (last,) = await store.ended(quick[-1], states=set(JobState))
+            assert last.state in (JobState.QUEUED, JobState.PROCESSING)
+
+
+@in_loop
+async def test_stop_ends_what_has_begun_and_gives_the_rest_back(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        (first,) = await enqueue(app, "work.slow", [None])
+        async with working(app, slots=1) as worker:
+            await gate.until_begun()
+            worker._buffer._pace = 1_000
+            waiting = await enqueue(app, "work.slow", [None] * 9)
+            await store.ended(*waiting, states={JobState.PROCESSING})
+            worker.stop()
+            await store.ended(*waiting, states={JobState.QUEUED})
+            gate.go.set()
+        for job in await store.ended(*waiting, states={JobState.QUEUED}):
+            assert (job.attempts, job.is_careful, job.worker) == (0, False, None)
+            (attempt,) = await store.job_attempts(job.id)
+            assert attempt.status == "released"
+        assert await path(store, first) == ["queued", "processing", "succeeded"]
+
+
+@in_loop
+async def test_after_the_drain_limit_handlers_are_cancelled_and_released(any_url: str) -> None:
+    flow, gate = gated_flow()
+    told, loop = threading.Event(), asyncio.get_running_loop()
+
+    @flow.action
+    def blocking(ctx: Context) -> None:
+        loop.call_soon_threadsafe(gate.begun.release)
+        while not ctx.cancelled:
+            told.wait(0.005)
+
+    app, store = open_app(any_url, flow)
+    async with app:
+        ids = await enqueue(app, "work.slow", [None])
+        ids += await enqueue(app, "work.blocking", [None])
+        async with working(app, drain_s=0.02):
+            await gate.until_begun(2)
+        for job in await store.ended(*ids, states={JobState.QUEUED}):
+            assert job.attempts == 0
+            assert [a.status for a in await store.job_attempts(job.id)] == ["released"]
+
+
+@in_loop
+async def test_draining_takes_no_processor_time(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        ids = await enqueue(app, "work.slow", [None])
+        async with working(app) as worker:
+            await gate.until_begun()
+            worker.stop()
+            await store.until("beat")
+            asyncio.get_running_loop().call_later(0.6, gate.go.set)
+            began_s, used_s = time.perf_counter(), time.process_time()
+            await gate.go.wait()
+            share = (time.process_time() - used_s) / (time.perf_counter() - began_s)
+        assert share < 0.2
+        await store.ended(*ids, states={JobState.SUCCEEDED})
+
+
+@in_loop
+async def test_idling_takes_no_processor_time(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app, working(app):
+        await store.until("claim_jobs", 3)
+        asyncio.get_running_loop().call_later(0.6, gate.go.set)
+        began_s, used_s = time.perf_counter(), time.process_time()
+        await gate.go.wait()
+        share = (time.process_time() - used_s) / (time.perf_counter() - began_s)
+    assert share < 0.2
+
+
+@in_loop
+async def test_an_idle_worker_polls_at_the_period_it_was_given() -> None:
+    flow, _ = gated_flow()
+    app, _ = open_app("memory:", flow)
+    async with app:
+        worker = app.worker(WorkerOptions(poll_s=0.1, careful_s=9))
+        pauses: list[float | None] = []
+
+        async def wait(timeout_s: float | None = None) -> bool:
+            await asyncio.sleep(0)
+            if timeout_s != worker.options.careful_s:  # else the slots have not come up yet
+                pauses.append(timeout_s)
+            if len(pauses) == 6:
+                worker.stop()
+            return False
+
+        worker._wake.wait = wait  # type: ignore[method-assign]
+        await worker.run()
+    assert pauses == [0.02, 0.04, 0.08, 0.1, 0.1, 0.1]
+
+
+@in_loop
+async def test_outages_are_waited_out(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    left = {"claim_jobs": 3, "finish": 2, "renew": 2, "beat": 1}
+
+    def failing(verb: str) -> None:
+        async def fail(*_: object) -> None:
+            if left[verb]:
+                left[verb] -= 1
+                raise BackendUnavailable("planted")
+
+        store.before[verb] = fail
+
+    for verb in left:
+        failing(verb)
+    async with app:
+        slow = await enqueue(app, "work.slow", [None])
+        async with working(app, lease_s=0.6):
+            await gate.until_begun()
+            await store.until("renew")
+            gate.go.set()
+            (job,) = await store.ended(*slow)
+            assert (job.state, job.attempts) == (JobState.SUCCEEDED, 1)
+        assert not any(left.values())
+
+
+@pytest.mark.parametrize("verb", ["finish", "renew", "beat", "claim_jobs"])
+@in_loop
+async def test_a_part_that_breaks_ends_the_worker(verb: str) -> None:
+    flow, _ = gated_flow()
+    app, store = open_app("memory:", flow)
+
+    async def break_down(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    async with app:
+        await enqueue(app, "work.quick" if verb == "finish" else "work.slow", [None])
+        store.before[verb] = break_down
+        with pytest.raises(RuntimeError, match="planted"):
+            await app.worker(WorkerOptions(lease_s=0.1, drain_s=0.01)).run()
