@@ -23,7 +23,15 @@ from tests.servers import NO_SERVER, PostgresServer, find_binaries
 
 from benchmarks.jobs_bulk import Bulk, measure_bulk
 from benchmarks.jobs_idle import Idle, measure_idle
-from benchmarks.jobs_peer_catalogue import BARE, HUEY, OURS, OURS_ON_SQLITE, POSTGRES_PEERS, Peer
+from benchmarks.jobs_peer_catalogue import (
+    BARE,
+    GRAPHILE_PRESET,
+    HUEY,
+    OURS,
+    OURS_ON_SQLITE,
+    POSTGRES_PEERS,
+    Peer,
+)
 from benchmarks.jobs_peer_places import Places, PostgresPlaces, SqlitePlaces
 from benchmarks.jobs_peers import PeerResult, all_results, best_of
 from benchmarks.report import Bar, Chart, machine_facts, table, today, write_json
@@ -31,6 +39,7 @@ from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, s
 
 LIMITS = {
     "graphile-worker": 1.0,
+    "graphile-worker preset": 1.0,
     "pgqueuer": 2.5,
     "awa-pg": 2.5,
     "procrastinate": 30.0,
@@ -137,7 +146,7 @@ class Figures:
     idle: Idle
 
 
-def measure(size: Size, quick: bool) -> Figures:
+def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
     """Run all of it on one server."""
     binaries = find_binaries()
     if binaries is None:
@@ -147,14 +156,21 @@ def measure(size: Size, quick: bool) -> Figures:
             "disk": f"{filesystem(folder)}, fsync of a page {fsync_ms(folder):.2f} ms",
         }
         race = Race(OURS, PostgresPlaces(server.url), folder, size, quick)
-        pairings = [race.beside(each) for each in (BARE, *POSTGRES_PEERS.values())]
+        peers = [*POSTGRES_PEERS.values(), GRAPHILE_PRESET]
+        pairings = [race.beside(BARE)]
+        pairings += [race.beside(each) if with_peers else _left_out(each) for each in peers]
         on_file = Race(OURS_ON_SQLITE, SqlitePlaces(folder), folder, size, quick)
-        huey = on_file.beside(HUEY)
+        huey = on_file.beside(HUEY) if with_peers else _left_out(HUEY)
         print("benchmark: bulk enqueue", file=sys.stderr)
         bulk = measure_bulk(server, size.bulk, size.pairs)
         print("benchmark: an idle worker", file=sys.stderr)
         idle = _idle(server, size)
     return Figures(facts, race.ours, on_file.best, pairings, huey, bulk, idle)
+
+
+def _left_out(peer: Peer) -> Pairing:
+    nothing = PeerResult(peer.name, None, 0, 0, peer.version, "left out")
+    return Pairing(peer.name, nothing, (), ())
 
 
 def _idle(server: PostgresServer, size: Size) -> Idle:
@@ -263,12 +279,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
     parser = argparse.ArgumentParser(prog="jobs.py", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
+    parser.add_argument("--no-peers", action="store_true", help="leave the others out")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else FULL
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     try:
-        figures = measure(size, options.quick)
+        figures = measure(size, options.quick, not options.no_peers)
     except NoServer as error:
         print(f"benchmark: stopped, there are no figures: {error}", file=sys.stderr)
         return 1

@@ -26,6 +26,8 @@ class Buffer:
         self._keeps_free = False
         self._begun = 0
         self._pace = 0.0
+        self._low = 0.0
+        """With fewer jobs than this it is time to claim."""
 
     @property
     def free_slots(self) -> int:
@@ -54,6 +56,7 @@ class Buffer:
     def measure(self, seconds: float) -> None:
         """Learn the pace from what began in the last seconds."""
         self._pace = (self._pace + self._begun / max(seconds, 0.001)) / 2
+        self._low = self._ahead() / 2
         self._begun = 0
 
     def take(self, jobs: Sequence[LeasedJob]) -> None:
@@ -67,18 +70,24 @@ class Buffer:
         while self._idle and self._jobs:
             self._idle.popleft().set_result(self._jobs.popleft())
 
+    def pop(self) -> LeasedJob | None:
+        """A job for a slot that is free, if one waits."""
+        if not self._jobs or self._keeps_free:
+            return None
+        self._begun += 1
+        if len(self._jobs) <= self._low:
+            self._wake()
+        return self._jobs.popleft()
+
     async def next(self) -> LeasedJob:
-        """A job for a slot that is free."""
-        if self._jobs and not self._keeps_free:
-            job = self._jobs.popleft()
-            if len(self._jobs) < self._ahead() / 2:
-                self._wake()
-        else:
+        """A job for a slot that is free, as soon as there is one."""
+        job = self.pop()
+        if job is None:
             free: asyncio.Future[LeasedJob] = asyncio.get_running_loop().create_future()
             self._idle.append(free)
             self._wake()
             job = await free
-        self._begun += 1
+            self._begun += 1
         return job
 
     def withdraw(self, job_id: JobId) -> LeasedJob | None:

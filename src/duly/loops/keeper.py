@@ -26,7 +26,7 @@ _ROUNDS = 50
 class KeeperOptions:
     """How a keeper keeps."""
 
-    period_s: float = 5.0
+    period_s: float = 10.0
     prune_period_s: float = 60.0
     silent_worker_s: float = 60.0
     retention: Retention = field(default_factory=Retention)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from duly.errors import BackendUnavailable
 from duly.job_store import Claims, JobStore, Renewed
 from duly.jobs import JobId, Token, WorkerId
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Held:
-    fence: int
-    tokens: tuple[Token, ...]
 
 
 class Leases:
@@ -32,7 +25,9 @@ class Leases:
         # Known beforehand: a pause that begins before the first token comes must be short enough.
         self.period_s = min(lease_s / 3, token_lease_s / 2) if fair else lease_s / 3
         """How often to renew: a third of a lease, half of a token's."""
-        self._held: dict[JobId, _Held] = {}
+        self._held: dict[JobId, int] = {}
+        """Fences."""
+        self._tokens: dict[JobId, tuple[Token, ...]] = {}
         self._jobs_under: dict[Token, int] = {}
         self._free: list[Token] = []
 
@@ -48,24 +43,27 @@ class Leases:
             before = self._held.get(job.id)
             if before is not None:
                 # It ended, was queued and claimed again before the answer about its end came.
-                self.drop([(job.id, before.fence)])
-            tokens = claims.holds.get(job.id, ())
-            self._held[job.id] = _Held(job.fence, tokens)
+                self.drop([(job.id, before)])
+            self._held[job.id] = job.fence
+        for job_id, tokens in claims.holds.items():
+            self._tokens[job_id] = tokens
             for token in tokens:
                 self._jobs_under[token] = self._jobs_under.get(token, 0) + 1
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
         """Hold claims no longer, by (id, fence); tokens that fell free wait for give_back()."""
         for job_id, fence in leases:
-            held = self._held.get(job_id)
-            if held is None or held.fence != fence:
-                continue
-            del self._held[job_id]
-            for token in held.tokens:
-                self._jobs_under[token] -= 1
-                if not self._jobs_under[token]:
-                    del self._jobs_under[token]
-                    self._free.append(token)
+            if self._held.get(job_id) == fence:
+                del self._held[job_id]
+                if self._tokens:
+                    self._let_go(self._tokens.pop(job_id, ()))
+
+    def _let_go(self, tokens: Iterable[Token]) -> None:
+        for token in tokens:
+            self._jobs_under[token] -= 1
+            if not self._jobs_under[token]:
+                del self._jobs_under[token]
+                self._free.append(token)
 
     async def give_back(self) -> None:
         """Release tokens nothing runs under; one that cannot be reached ends by itself."""
@@ -78,7 +76,7 @@ class Leases:
 
     async def renew(self) -> Renewed:
         """Extend everything that is held; tells only of claims that are held still."""
-        asked = {job_id: held.fence for job_id, held in self._held.items()}
+        asked = dict(self._held)
         if not asked:
             return Renewed([], [])
         found = await self._store.renew(
@@ -89,7 +87,7 @@ class Leases:
             int(self._token_lease_s * 1000),
         )
         # Meanwhile a job may have ended, and may even be here again under another fence.
-        held = {job_id for job_id, each in self._held.items() if asked.get(job_id) == each.fence}
+        held = {job_id for job_id, fence in self._held.items() if asked.get(job_id) == fence}
         return Renewed(
             [job_id for job_id in found.lost if job_id in held],
             [job_id for job_id in found.cancel if job_id in held],

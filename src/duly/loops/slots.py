@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -38,17 +38,9 @@ class Abort(DulyError):
 class JobContext:
     """What a handler may know and say about the job it runs."""
 
-    def __init__(
-        self,
-        job: LeasedJob,
-        bench: Bench,
-        alarm: asyncio.TimerHandle,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def __init__(self, job: LeasedJob, slot: Slot) -> None:
         self._job = job
-        self._bench = bench
-        self._alarm = alarm
-        self._loop = loop
+        self._slot = slot
         self.interruption: Interruption | None = None
         self.is_told = False
         """Whether the handler knows that it should stop."""
@@ -81,8 +73,7 @@ class JobContext:
     @property
     def deadline(self) -> datetime:
         """When the time for this attempt is up."""
-        left_s = self._alarm.when() - self._loop.time()
-        return self._bench.clock.now() + timedelta(seconds=left_s)
+        return self._slot.deadline()
 
     @property
     def cancelled(self) -> bool:
@@ -107,7 +98,7 @@ class JobContext:
         text = msgspec.json.encode({"percent": percent, "message": message})
         if len(text) > MAX_PROGRESS_BYTES:
             raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
-        self._bench.note_progress(self._job, text.decode())
+        self._slot.bench.note_progress(self._job, text.decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +115,11 @@ class Slot:
     """A place where one handler runs."""
 
     def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+        self.bench = bench
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[object] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._ends_at = 0.0
         self.job: LeasedJob | None = None
         self._ended: asyncio.Future[None] | None = None
         self.context: JobContext | None = None
@@ -139,7 +133,7 @@ class Slot:
         if self.context is None or self.context.interruption is not None:
             return
         self.context.interruption = why
-        self.asked_at = asyncio.get_running_loop().time()
+        self.asked_at = self._time()
         if self._task is not None:
             self.context.is_told = True
             self._task.cancel()
@@ -153,14 +147,17 @@ class Slot:
 
     async def run(self, job: LeasedJob) -> Outcome | None:
         """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
-        loop = asyncio.get_running_loop()
-        action = self._bench.actions[job.action]
-        alarm = loop.call_later(job.timeout_ms / 1000, self.interrupt, "timeout")
-        context = JobContext(job, self._bench, alarm, loop)
+        action = self.bench.actions[job.action]
+        context = JobContext(job, self)
         self.job, self.context = job, context
+        self._set_alarm(job.timeout_ms / 1000)
         try:
-            result = await self._call(action, job, context)
-            outcome: Outcome | None = Succeeded(_encoded(result))
+            arguments = action.arguments(job.input, context)
+            if action.is_async:
+                result = await self._await(action.function(**arguments), context)
+            else:
+                result = await self._in_thread(partial(action.function, **arguments))
+            outcome: Outcome | None = _DONE if result is None else Succeeded(_encoded(result))
         except asyncio.CancelledError as error:
             if _is_ending():
                 raise
@@ -169,7 +166,6 @@ class Slot:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the outcome
             outcome = _failed(error, action, job)
         finally:
-            alarm.cancel()
             self.job = self.context = self.asked_at = self._task = None
             self.is_lost = False
             if self._ended is not None:
@@ -181,19 +177,45 @@ class Slot:
             return self._interrupted(why, job)
         return outcome
 
-    async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> object:
-        arguments = action.arguments(job.input, context)
-        if not action.is_async:
-            call = partial(contextvars.copy_context().run, partial(action.function, **arguments))
-            # A thread cannot be cancelled, so the slot waits until the function returns.
-            return await asyncio.get_running_loop().run_in_executor(self._bench.threads, call)
-        self._task = asyncio.current_task()
+    async def _await(self, call: Awaitable[object], context: JobContext) -> object:
+        self._task = task = asyncio.current_task(self._loop)
         try:
-            return await action.function(**arguments)
+            return await call
         finally:
-            task, self._task = self._task, None
+            self._task = None
             if context.interruption is not None and task is not None:
                 task.uncancel()
+
+    async def _in_thread(self, call: Callable[[], object]) -> object:
+        # A thread cannot be cancelled, so the slot waits until the function returns.
+        with_context = partial(contextvars.copy_context().run, call)
+        return await asyncio.get_running_loop().run_in_executor(self.bench.threads, with_context)
+
+    def deadline(self) -> datetime:
+        """When the time of the job that runs is up."""
+        return self.bench.clock.now() + timedelta(seconds=self._ends_at - self._time())
+
+    def _time(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    def _set_alarm(self, seconds: float) -> None:
+        """One alarm goes from job to job: moved only when it would ring too late."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._ends_at = self._loop.time() + seconds
+        if self._alarm is None or self._alarm.when() > self._ends_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._loop.call_at(self._ends_at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self.job is not None and self._loop is not None:
+            if self._loop.time() < self._ends_at:  # that of an earlier job
+                self._alarm = self._loop.call_at(self._ends_at, self._ring)
+            else:
+                self.interrupt("timeout")
 
     def _interrupted(self, why: Interruption, job: LeasedJob) -> Outcome | None:
         match why:
@@ -207,9 +229,10 @@ class Slot:
                 return None
 
 
-def _encoded(result: object) -> str | None:
-    if result is None:
-        return None
+_DONE = Succeeded()
+
+
+def _encoded(result: object) -> str:
     try:
         text = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError) as error:

@@ -48,9 +48,9 @@ class WorkerOptions:
     queues: tuple[str, ...] = (DEFAULT_QUEUE,)
     slots: int = 16
     """Handlers that run at once."""
-    buffer: int = 1_000
+    buffer: int = 2_000
     """Most jobs claimed ahead of free slots."""
-    ahead_s: float = 0.25
+    ahead_s: float = 0.5
     """How much work, at its own pace, a worker claims ahead: little, so that others get some."""
     lease_s: float = 30.0
     fair: bool = False
@@ -215,7 +215,7 @@ class Worker:
 
     async def _serve(self, slot: Slot) -> None:
         while True:
-            job = await self._buffer.next()
+            job = self._buffer.pop() or await self._buffer.next()
             outcome = await slot.run(job)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])

@@ -33,6 +33,7 @@ from duly.job_store import Wake
 from duly.occurrences import Advance
 from duly.stores.sql import postgresql_jobs
 from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.postgresql_arrays import numbers_array
 from duly.stores.sql.postgresql_notices import Listener
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
 
@@ -120,7 +121,7 @@ class PostgresqlDialect:
 
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
         """An array."""
-        return column == any_(cast(literal(_array(numbers)), ARRAY(BigInteger)))
+        return column == any_(cast(literal(numbers_array(numbers)), ARRAY(BigInteger)))
 
     def advance_rows(
         self,
@@ -142,10 +143,10 @@ class PostgresqlDialect:
         connection.execute(
             statement,
             {
-                "numbers": _array(numbers),
-                "nominal": _array([move.nominal_ms for move in moves]),
-                "run_at": _array([move.run_at_ms for move in moves]),
-                "runs_left": _array([move.runs_left for move in moves]),
+                "numbers": numbers_array(numbers),
+                "nominal": numbers_array([move.nominal_ms for move in moves]),
+                "run_at": numbers_array([move.run_at_ms for move in moves]),
+                "runs_left": numbers_array([move.runs_left for move in moves]),
             },
         )
 
@@ -186,8 +187,3 @@ def _plan_each_time(connection: Any, _record: object) -> None:
 
 def _channel(tables: Tables) -> str:
     return f"{PREFIX}{tables.schema.schema or ''}_jobs"
-
-
-def _array(numbers: Sequence[int | None]) -> str:
-    """An array as PostgreSQL writes it: thousands of numbers as one text cost the driver least."""
-    return "{" + ",".join(["NULL" if each is None else str(each) for each in numbers]) + "}"

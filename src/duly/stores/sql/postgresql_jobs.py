@@ -17,6 +17,7 @@ from duly.jobs import FINAL, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql.db import tuples
 from duly.stores.sql.job_inserts import full_row
+from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
 from duly.stores.sql.postgresql_copy import copy_jobs
 
 if TYPE_CHECKING:
@@ -72,20 +73,19 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     """Store ends of one shape; gives the leases that were void."""
     first = finishes[0]
     values: dict[str, Any] = {
-        "ids": [each.job_id for each in finishes],
-        "fences": [each.fence for each in finishes],
+        "ids": texts_array([each.job_id for each in finishes]),
+        "fences": numbers_array([each.fence for each in finishes]),
         "charge": first.charge,
         "ended_as": None if first.status == first.state else first.status,
     }
     # What no job of the batch has need not travel.
-    columns: dict[str, list[Any]] = {
-        "results": [each.result for each in finishes],
-        "errors": [each.error for each in finishes],
-        "delays": [each.delay_ms for each in finishes],
-    }
-    given = {
-        name: column for name, column in columns.items() if any(each is not None for each in column)
-    }
+    given: dict[str, str] = {}
+    if any(each.result is not None for each in finishes):
+        given["results"] = texts_array([each.result for each in finishes])
+    if any(each.error is not None for each in finishes):
+        given["errors"] = texts_array([each.error for each in finishes])
+    if first.delay_ms is not None:
+        given["delays"] = numbers_array([each.delay_ms for each in finishes])
     rows = db.run(
         _end_statement(first.state, first.via, first.status == "released", frozenset(given)),
         **values,

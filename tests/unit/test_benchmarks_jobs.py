@@ -1,0 +1,42 @@
+"""The job benchmark: a quick run without the peers, which need a network, and what its bars say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.jobs import Pairing
+from benchmarks.jobs_peers import PeerResult
+from tests.servers import NO_SERVER, find_binaries
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
+def test_quick_run(tmp_path: Path) -> None:
+    # A process of its own, as make starts it: the script must find its package by itself.
+    run = subprocess.run(
+        [sys.executable, "benchmarks/jobs.py", "--quick", "--no-peers", "--out", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    bars = {line.split()[1]: line.split()[-1] for line in run.stdout.splitlines() if "bar " in line}
+    assert {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"} < set(bars), (
+        run.stdout
+    )
+    # An absent peer is short, never a silent pass.
+    assert bars["vs-graphile-worker"] == bars["sqlite-vs-huey"] == "short"
+    assert "left out" in run.stdout
+    results = json.loads((tmp_path / "jobs.json").read_text())
+    assert results["ours"][0]["jobs_per_second"] > 0
+    assert (tmp_path / "jobs.png").stat().st_size > 1_000
+
+
+def test_ratio_is_the_median_of_the_turns() -> None:
+    theirs = PeerResult("other", 10.0, 100, 1, "defaults", None)
+    assert Pairing("other", theirs, (10.0, 40.0, 30.0), (10.0, 10.0, 10.0)).ratio == 3
+    assert Pairing("other", theirs, (), ()).ratio == 0
