@@ -1,0 +1,97 @@
+"""Stations 4 to 7: the ledger, what became of every occurrence.
+
+An occurrence is one nominal time of one schedule, or a run of times that one policy or pause
+swallowed. The table says which states may follow which; every nominal time is covered by exactly
+one row.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from duly.jobs import JobId
+from duly.schedules import ScheduleId
+
+
+class OccurrenceState(StrEnum):
+    """What became of an occurrence so far."""
+
+    PLANNED = "planned"
+    """It has a job, whose time has not come or has not been noticed."""
+    DISPATCHING = "dispatching"
+    """A tick posts it."""
+    FIRED = "fired"
+    """Its job is queued or at work."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """By overlap policy."""
+    MISSED = "missed"
+    """Swallowed by misfire policy or pause."""
+    WITHDRAWN = "withdrawn"
+    """Taken back by an edit."""
+    DENIED = "denied"
+    """By authorisation."""
+    QUARANTINED = "quarantined"
+    """Its index row could not be evaluated."""
+
+
+_S = OccurrenceState
+# What the planner or a tick may make of a time that comes to it, be it new or given back.
+_COMES = frozenset({_S.PLANNED, _S.DISPATCHING, _S.MISSED})
+
+LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
+    None: _COMES | {_S.FIRED, _S.SKIPPED, _S.DENIED, _S.QUARANTINED},
+    _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
+    # Posted again is a transition of its own: it has a new lease.
+    _S.DISPATCHING: frozenset({_S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.DENIED}),
+    _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED}),
+    # An operator may revive a dead job.
+    _S.FAILED: frozenset({_S.FIRED}),
+    _S.SUCCEEDED: frozenset(),
+    _S.SKIPPED: frozenset({_S.PLANNED}),
+    _S.MISSED: frozenset({_S.PLANNED}),
+    _S.WITHDRAWN: _COMES,
+    _S.DENIED: frozenset(),
+    _S.QUARANTINED: _COMES,
+}
+"""One table; None is a time that has no row yet."""
+
+OPEN = frozenset({_S.PLANNED, _S.DISPATCHING, _S.FIRED})
+"""States in which something is still to come."""
+BACKFILLABLE = frozenset({_S.WITHDRAWN, _S.MISSED, _S.SKIPPED})
+"""States that a backfill may take up, besides times that have no row."""
+
+
+def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:
+    """Whether the transition table has it; staying is one for `dispatching` alone."""
+    return target in LEDGER_TRANSITIONS[state]
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the ledger. Its identity is (schedule_id, nominal_ms), whatever the run time."""
+
+    schedule_id: ScheduleId
+    nominal_ms: int
+    until_ms: int
+    """Last nominal time of a swallowed run of times; for a single time, that time."""
+    count: int
+    """How many nominal times it covers; the planner's MAX_MISSED may mean "at least"."""
+    run_at_ms: int
+    state: OccurrenceState
+    flow: str
+    scope: str
+    name: str
+    job_id: JobId | None = None
+    reason: str | None = None
+
+    @property
+    def is_range(self) -> bool:
+        """Whether it stands for more than one nominal time."""
+        return self.until_ms > self.nominal_ms
+
+    def covers(self, nominal_ms: int) -> bool:
+        """Whether a nominal time of this schedule is accounted for here."""
+        return self.nominal_ms <= nominal_ms <= self.until_ms

@@ -1,0 +1,81 @@
+"""The ledger as values: the transition table by hand, and what a row covers."""
+
+import msgspec
+import pytest
+
+from duly.ledger import (
+    BACKFILLABLE,
+    LEDGER_TRANSITIONS,
+    OPEN,
+    Occurrence,
+    OccurrenceState,
+    may_go,
+)
+from duly.schedules import ScheduleId
+
+# Written by hand from the design: rows are "from", columns "to"; x may, . is refused.
+STATES = "planned dispatching fired succeeded failed skipped missed withdrawn denied quarantined"
+MATRIX = {
+    #               pl di fi su fa sk mi wi de qu
+    None: "         x  x  x  .  .  x  x  .  x  x",
+    "planned": "    .  .  x  .  .  x  x  x  x  .",
+    "dispatching": ".  x  x  .  x  x  .  .  x  .",
+    "fired": "      .  .  .  x  x  .  .  .  .  .",
+    "succeeded": "  .  .  .  .  .  .  .  .  .  .",
+    "failed": "     .  .  x  .  .  .  .  .  .  .",
+    "skipped": "    x  .  .  .  .  .  .  .  .  .",
+    "missed": "     x  .  .  .  .  .  .  .  .  .",
+    "withdrawn": "  x  x  .  .  .  .  x  .  .  .",
+    "denied": "     .  .  .  .  .  .  .  .  .  .",
+    "quarantined": "x  x  .  .  .  .  x  .  .  .",
+}
+
+
+def test_the_transition_table() -> None:
+    assert list(OccurrenceState) == STATES.split()
+    shown = {
+        state: "  ".join("x" if may_go(state, target) else "." for target in OccurrenceState)
+        for state in LEDGER_TRANSITIONS
+    }
+    assert shown == {state: marks.strip() for state, marks in MATRIX.items()}
+
+
+def test_a_backfill_may_plan_what_it_takes_up() -> None:
+    assert all(may_go(state, OccurrenceState.PLANNED) for state in BACKFILLABLE)
+
+
+def test_what_ended_well_or_by_refusal_stays() -> None:
+    ended = {state for state, targets in LEDGER_TRANSITIONS.items() if not targets}
+    assert ended == {OccurrenceState.SUCCEEDED, OccurrenceState.DENIED}
+    assert not ended & OPEN
+
+
+def row(nominal_ms: int, until_ms: int, count: int) -> Occurrence:
+    return Occurrence(
+        schedule_id=ScheduleId("sch_1"),
+        nominal_ms=nominal_ms,
+        until_ms=until_ms,
+        count=count,
+        run_at_ms=nominal_ms,
+        state=OccurrenceState.MISSED,
+        flow="mail",
+        scope="user:u",
+        name="n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("occurrence", "covered", "is_range"),
+    [(row(10, 10, 1), {10}, False), (row(10, 12, 2), {10, 11, 12}, True)],
+)
+def test_a_row_covers_its_first_and_its_last_time(
+    occurrence: Occurrence, covered: set[int], is_range: bool
+) -> None:
+    assert {ms for ms in range(8, 15) if occurrence.covers(ms)} == covered
+    assert occurrence.is_range is is_range
+
+
+def test_a_row_goes_through_json() -> None:
+    occurrence = row(10, 12, 2)
+    stored = msgspec.json.encode(occurrence)
+    assert msgspec.json.decode(stored, type=Occurrence) == occurrence
