@@ -20,7 +20,7 @@ from duly.errors import (
 from duly.flows import Action, Context, Flow
 from duly.job_store import Enqueued, JobFilter, QueueSettings, Retention
 from duly.jobs import Job, JobId, JobState
-from duly.loops import Abort, KeeperOptions, WorkerOptions
+from duly.loops import Abort, KeeperOptions, PlannerOptions, WorkerOptions
 from duly.occurrences import Claimed, IndexRow
 from duly.resources import ResourceCollection, ScheduleCollection
 from duly.retries import RetryPolicy
@@ -75,6 +75,7 @@ __all__ = [
     "Misfire",
     "NotFound",
     "Once",
+    "PlannerOptions",
     "Policies",
     "QueueSettings",
     "ResourceCollection",

@@ -1,7 +1,7 @@
 """Duly: where the parts come together.
 
 One object per application: its flows, its store, what calls it (`client`, `admin`) and what runs
-while it runs (worker, keeper). Nothing connects before the first use.
+while it runs (planner, worker, keeper). Nothing connects before the first use.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -18,7 +19,14 @@ from duly.admin import Admin
 from duly.client import Client
 from duly.clock import Clock
 from duly.flows import Flow, actions_of
-from duly.loops import Keeper, KeeperOptions, Worker, WorkerOptions
+from duly.loops import (
+    Keeper,
+    KeeperOptions,
+    Planner,
+    PlannerOptions,
+    Worker,
+    WorkerOptions,
+)
 from duly.portal import Portal, Sync
 from duly.store import Store
 from duly.stores import open_store
@@ -102,22 +110,33 @@ class Duly:
         """A keeper; `run()` it."""
         return Keeper(self.store, options)
 
+    def planner(self, options: PlannerOptions | None = None) -> Planner:
+        """A planner for this application's flows, unless told others; `run()` it."""
+        options = PlannerOptions() if options is None else options
+        if options.flows is None:
+            # Rows of flows that nobody here knows belong to another application or release.
+            options = replace(options, flows=tuple(flow.name for flow in self.flows))
+        return Planner(self.store, options)
+
     @asynccontextmanager
     async def running(
         self,
         worker: WorkerOptions | bool = True,
         keeper: KeeperOptions | bool = True,
+        planner: PlannerOptions | bool = True,
     ) -> AsyncIterator[Duly]:
-        """Work while the block runs; drained and closed at its end.
+        """Plan and work while the block runs; drained and closed at its end.
 
         When a loop ends with an error, the block is cancelled and the error raised.
         """
         async with self, asyncio.TaskGroup() as group:
-            loops: list[Worker | Keeper] = []
+            loops: list[Worker | Keeper | Planner] = []
             if worker:
                 loops.append(self.worker(worker if isinstance(worker, WorkerOptions) else None))
             if keeper:
                 loops.append(self.keeper(keeper if isinstance(keeper, KeeperOptions) else None))
+            if planner:
+                loops.append(self.planner(planner if isinstance(planner, PlannerOptions) else None))
             for each in loops:
                 group.create_task(each.run())
             try:
@@ -127,16 +146,19 @@ class Duly:
                     each.stop()
 
     async def serve(
-        self, worker: WorkerOptions | bool = True, keeper: KeeperOptions | bool = True
+        self,
+        worker: WorkerOptions | bool = True,
+        keeper: KeeperOptions | bool = True,
+        planner: PlannerOptions | bool = True,
     ) -> None:
-        """Work until SIGTERM or SIGINT, then drain."""
+        """Plan and work until SIGTERM or SIGINT, then drain."""
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in _SIGNALS:
             with suppress(NotImplementedError):  # not on every platform
                 loop.add_signal_handler(number, stopping.set)
         try:
-            async with self.running(worker, keeper):
+            async with self.running(worker, keeper, planner):
                 log.info("serving %s", self.safe_url, extra={"event": "app.serving"})
                 await stopping.wait()
                 log.info("stopping", extra={"event": "app.stopping"})

@@ -17,7 +17,7 @@ from duly.flows import Action
 from duly.jobs import DEFAULT_RETRY, MAX_INPUT_BYTES, Delivery, JobId, NewJob
 from duly.resources.schema import plain, unknown_field
 from duly.retries import RetryPolicy
-from duly.scopes import SYSTEM, Scope
+from duly.scopes import SYSTEM, Scope, workspace_of
 from duly.triggers.instants import to_ms
 
 MAX_METADATA_BYTES = 4 * 1024
@@ -77,11 +77,6 @@ def template_of(
         fields = own | {"timeout_ms": known.timeout_ms} | fields
     full_name = given if isinstance(given, str) else given.name
     return NewJob(id=NO_ID, action=full_name, scope=str(scope), aging_ms=aging_ms, **fields)
-
-
-def workspace_of(scope: Scope) -> str:
-    """The workspace of an owner's jobs: its own, or the user where there is none."""
-    return scope.id if scope.kind == "workspace" else str(scope)
 
 
 def encode(known: Action | None, name: str, given: object) -> str:

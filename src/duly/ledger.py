@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from duly.jobs import JobId
+from duly.jobs import JobId, JobState
 from duly.schedules import ScheduleId
 
 
@@ -70,6 +70,22 @@ def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:
     return target in LEDGER_TRANSITIONS[state]
 
 
+_FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
+    JobState.PROCESSING: {_S.PLANNED: _S.FIRED},
+    JobState.SUCCEEDED: {_S.PLANNED: _S.SUCCEEDED, _S.FIRED: _S.SUCCEEDED},
+    JobState.DEAD: {_S.PLANNED: _S.FAILED, _S.FIRED: _S.FAILED},
+    # Taken away before it began, it never ran; after that, it did not come to its end.
+    JobState.CANCELLED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},
+    JobState.DELETED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},
+    JobState.QUEUED: {_S.FAILED: _S.FIRED},
+}
+
+
+def follow(state: OccurrenceState, job: JobState) -> OccurrenceState:
+    """What becomes of an occurrence when its job goes to a state."""
+    return _FOLLOWS.get(job, {}).get(state, state)
+
+
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the ledger. Its identity is (schedule_id, nominal_ms), whatever the run time."""
 
@@ -86,6 +102,9 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     job_id: JobId | None = None
     reason: str | None = None
+    fired_at_ms: int | None = None
+    """When its job began first; with the run time, its lateness."""
+    ended_at_ms: int | None = None
 
     @property
     def is_range(self) -> bool:

@@ -68,29 +68,46 @@ class Finish(NamedTuple):
     result: str | None = None
     error: str | None = None
     """Also the reason of the event."""
+    schedule_id: str | None = None
+    """Of the schedule that made the job: the ledger follows it."""
 
 
 def decide(job: LeasedJob, outcome: Outcome, chance: float = 0.0) -> Finish:
     """The transition an outcome means."""
     unpaid = 0 if job.careful else 1
+    made_by = job.schedule_id
     match outcome:
         case Succeeded():
+            state, result = JobState.SUCCEEDED, outcome.result
             return Finish(
-                job.id, job.fence, JobState.SUCCEEDED, "succeeded", unpaid, result=outcome.result
+                job.id, job.fence, state, "succeeded", unpaid, result=result, schedule_id=made_by
             )
         case Failed(error, is_final, timed_out):
             status: AttemptStatus = "timed_out" if timed_out else "failed"
             failed = Finish(
-                job.id, job.fence, JobState.DEAD, status, unpaid, JobState.FAILED, error=error
+                job.id,
+                job.fence,
+                JobState.DEAD,
+                status,
+                unpaid,
+                JobState.FAILED,
+                error=error,
+                schedule_id=made_by,
             )
             if is_final or job.attempt >= job.max_attempts:
                 return failed
             delay_ms = retry_from(job.retry).delay_ms(job.attempt, chance)
             return failed._replace(state=JobState.RETRYING, delay_ms=delay_ms)
         case Cancelled(reason):
-            return Finish(job.id, job.fence, JobState.CANCELLED, "cancelled", unpaid, error=reason)
+            state = JobState.CANCELLED
+            return Finish(
+                job.id, job.fence, state, "cancelled", unpaid, error=reason, schedule_id=made_by
+            )
         case Released(reason):
-            return Finish(job.id, job.fence, JobState.QUEUED, "released", unpaid - 1, error=reason)
+            state, charge = JobState.QUEUED, unpaid - 1
+            return Finish(
+                job.id, job.fence, state, "released", charge, error=reason, schedule_id=made_by
+            )
         case _:
             assert_never(outcome)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NewType, get_args
 
 import msgspec
@@ -238,8 +239,9 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
         raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
 
 
+@lru_cache(maxsize=4_096)
 def _shortest_gap_ms(trigger: Trigger, after_ms: int, sample: int = 60) -> int:
-    """Shortest distance between neighbours among the next times."""
+    """Shortest distance between neighbours among the next times; kept, for many created at once."""
     shortest, last = MAX_DURATION_MS, trigger.next_after_ms(after_ms)
     for _ in range(sample):
         following = None if last is None else trigger.next_after_ms(last)

@@ -70,6 +70,11 @@ def workspace(workspace_id: str) -> Scope:
     return Scope("workspace", workspace_id)
 
 
+def workspace_of(scope: Scope) -> str:
+    """The workspace of an owner's jobs: its own, or the user where there is none."""
+    return scope.id if scope.kind == "workspace" else str(scope)
+
+
 def check_name(what: str, text: str, *, most: int = MAX_NAME) -> str:
     """Refuse a name that could not stand, percent-encoded, in a URL path."""
     given: object = text

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from duly.job_store import JobStore
 from duly.occurrences import Claimed, IndexRow
+from duly.plan_store import PlanStore
 from duly.schedules import DEFAULT_LIMITS, Definition, Limits, Schedule, ScheduleId
 
 CLAIM_LIMIT = 100
@@ -202,7 +203,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

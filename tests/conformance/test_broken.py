@@ -34,6 +34,7 @@ from duly.testing.conformance import (
 )
 from duly.testing.conformance.suite import START
 from tests.conformance.broken_jobs import BROKEN_JOBS
+from tests.conformance.broken_planning import BROKEN_PLANNING
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
 """How a case fails; a wrong number of rows to unpack is a ValueError."""
@@ -329,6 +330,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (MendsWhatIsNotItsOwn, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
     *BROKEN_JOBS,
+    *BROKEN_PLANNING,
 ]
 
 

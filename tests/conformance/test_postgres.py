@@ -23,6 +23,8 @@ from duly.testing.conformance import (
     JobTransactionConformance,
     LockConformance,
     OpenStore,
+    PlanningConformance,
+    PlanProcessConformance,
     ProcessConformance,
     ScheduleConformance,
     StoreConformance,
@@ -92,6 +94,10 @@ class TestLocks(PostgresBackend, LockConformance):
     pass
 
 
+class TestPlanning(PostgresBackend, PlanningConformance):
+    pass
+
+
 class PostgresCallers(PostgresBackend):
     @pytest.fixture(params=[Engine.connect, Session], ids=["connection", "session"])
     def begin(self, url: str, request: pytest.FixtureRequest) -> Begin:
@@ -127,4 +133,8 @@ class TestProcesses(PostgresBackend, ProcessConformance):
 
 
 class TestJobProcesses(PostgresBackend, JobProcessConformance):
+    pass
+
+
+class TestPlanProcesses(PostgresBackend, PlanProcessConformance):
     pass

@@ -21,6 +21,8 @@ from duly.testing.conformance import (
     JobTransactionConformance,
     LockConformance,
     OpenStore,
+    PlanningConformance,
+    PlanProcessConformance,
     ProcessConformance,
     ScheduleConformance,
     StoreConformance,
@@ -66,6 +68,10 @@ class TestLocks(SqliteBackend, LockConformance):
     pass
 
 
+class TestPlanning(SqliteBackend, PlanningConformance):
+    pass
+
+
 class SqliteCallers(SqliteBackend):
     @pytest.fixture(params=[Engine.connect, Session], ids=["connection", "session"])
     def begin(self, url: str, request: pytest.FixtureRequest) -> Begin:
@@ -94,4 +100,8 @@ class TestProcesses(SqliteBackend, ProcessConformance):
 
 
 class TestJobProcesses(SqliteBackend, JobProcessConformance):
+    pass
+
+
+class TestPlanProcesses(SqliteBackend, PlanProcessConformance):
     pass

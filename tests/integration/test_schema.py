@@ -92,13 +92,13 @@ def test_index_table_has_its_types_and_indexes(url: str) -> None:
 
 
 def test_claims_write_the_narrow_table_alone(url: str) -> None:
-    """What they write holds numbers and the flow: no text that could make the row wide."""
+    """What they write holds numbers and two short words: no text that could make the row wide."""
     close(url)
     engine = plain_engine(url)
     columns = inspect(engine).get_columns("duly_schedule_index")
     engine.dispose()
     words = {each["name"] for each in columns if not isinstance(each["type"], Integer)}
-    assert words == {"flow", "error"}
+    assert words == {"flow", "hand_over", "error"}
 
 
 def test_index_emptied_by_hand_is_rebuilt(url: str) -> None:
@@ -297,7 +297,8 @@ def test_commands(url: str) -> None:
     checked = runner.invoke(main, ["schema", "check", url])
     assert (checked.exit_code, "duly schema init" in checked.output) == (1, True)
     made = runner.invoke(main, ["schema", "init", url])
-    assert (made.exit_code, made.output) == (0, "applied 0001 index\napplied 0002 jobs\n")
+    steps = "applied 0001 index\napplied 0002 jobs\napplied 0003 ledger\n"
+    assert (made.exit_code, made.output) == (0, steps)
     again = runner.invoke(main, ["schema", "upgrade", url])
     assert (again.exit_code, again.output) == (0, "nothing to do, the schema is up to date\n")
     fine = runner.invoke(main, ["schema", "check", url])

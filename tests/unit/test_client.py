@@ -11,12 +11,11 @@ import pytest
 from duly.client import MAX_ENQUEUE, Client
 from duly.errors import Conflict, DulyError, InvalidInput, InvalidInstant, NotFound
 from duly.flows import Flow
-from duly.job_options import workspace_of
 from duly.job_store import MAX_INSERT, ClaimRequest, Enqueued, KeyTaken
 from duly.jobs import Job, JobId, JobState, LeasedJob, NewJob, WorkerId
 from duly.outcomes import Failed, Outcome, Succeeded, decide
 from duly.retries import RetryPolicy
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.scopes import SYSTEM, Scope, user, workspace, workspace_of
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 from duly.triggers.instants import to_ms

@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
+from duly.jobs import JobState
 from duly.ledger import (
     BACKFILLABLE,
     LEDGER_TRANSITIONS,
     OPEN,
     Occurrence,
     OccurrenceState,
+    follow,
     may_go,
 )
 from duly.schedules import ScheduleId
@@ -48,6 +50,45 @@ def test_what_ended_well_or_by_refusal_stays() -> None:
     ended = {state for state, targets in LEDGER_TRANSITIONS.items() if not targets}
     assert ended == {OccurrenceState.SUCCEEDED, OccurrenceState.DENIED}
     assert not ended & OPEN
+
+
+# Written by hand as well: what becomes of an occurrence when its job goes to a state.
+FOLLOWED = {
+    ("planned", "processing"): "fired",
+    ("planned", "succeeded"): "succeeded",
+    ("fired", "succeeded"): "succeeded",
+    ("planned", "dead"): "failed",
+    ("fired", "dead"): "failed",
+    ("planned", "cancelled"): "skipped",
+    ("fired", "cancelled"): "failed",
+    ("planned", "deleted"): "skipped",
+    ("fired", "deleted"): "failed",
+    ("failed", "queued"): "fired",
+}
+
+
+def test_an_occurrence_follows_its_job() -> None:
+    moved = {
+        (state.value, job.value): follow(state, job).value
+        for state in OccurrenceState
+        for job in JobState
+        if follow(state, job) is not state
+    }
+    assert moved == FOLLOWED
+
+
+def test_following_stays_in_the_table() -> None:
+    """A planned one that ends has fired, though nobody saw it: two steps at once."""
+    for (state, _), target in FOLLOWED.items():
+        steps = {OccurrenceState(state)}
+        if state == "planned":
+            steps.add(OccurrenceState.FIRED)
+        assert any(may_go(each, OccurrenceState(target)) for each in steps)
+
+
+def test_who_is_tried_again_has_fired() -> None:
+    for job in (JobState.FAILED, JobState.RETRYING, JobState.QUEUED, JobState.PROCESSING):
+        assert follow(OccurrenceState.FIRED, job) is OccurrenceState.FIRED
 
 
 def row(nominal_ms: int, until_ms: int, count: int) -> Occurrence:

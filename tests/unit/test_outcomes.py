@@ -68,6 +68,7 @@ def test_failure_is_tried_again(careful: int, charge: int, timed_out: bool, stat
         1_000,
         None,
         "no luck",
+        None,
     )
 
 

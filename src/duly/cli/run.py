@@ -24,6 +24,7 @@ from duly.loops import WorkerOptions, WorkerStuck
 @click.option("--drain", default=30.0, show_default=True, help="Seconds to end when stopped.")
 @click.option("--no-worker", is_flag=True, help="Run no jobs here.")
 @click.option("--no-keeper", is_flag=True, help="Rescue and remove nothing here.")
+@click.option("--no-planner", is_flag=True, help="Make no jobs from schedules here.")
 @explain_failures
 def run(
     application: str,
@@ -34,8 +35,9 @@ def run(
     drain: float,
     no_worker: bool,
     no_keeper: bool,
+    no_planner: bool,
 ) -> None:
-    """Run the jobs of an application until SIGTERM or Ctrl-C, then end what has begun.
+    """Run schedules and jobs of an application until SIGTERM or Ctrl-C, then end what has begun.
 
     MODULE:NAME is where its Duly object is, as in `reminders:app`. Start as many processes as you
     like, on as many machines: they share the work through the database.
@@ -50,13 +52,14 @@ def run(
     options = WorkerOptions(
         queues=queues or ("default",), slots=slots, fair=fair, lease_s=lease, drain_s=drain
     )
-    asyncio.run(_serve(app, False if no_worker else options, keeper=not no_keeper))
+    worker = False if no_worker else options
+    asyncio.run(_serve(app, worker, keeper=not no_keeper, planner=not no_planner))
 
 
-async def _serve(app: Duly, worker: WorkerOptions | bool, *, keeper: bool) -> None:
+async def _serve(app: Duly, worker: WorkerOptions | bool, *, keeper: bool, planner: bool) -> None:
     stuck = False
     try:
-        await app.serve(worker, keeper)
+        await app.serve(worker, keeper, planner)
     except* WorkerStuck as group:
         for error in group.exceptions:
             click.echo(f"duly: {error}", err=True)

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from duly.errors import InvalidInput
+from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
+from duly.plan_store import PlanReport, PlanRequest
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
     CLAIM_LIMIT,
@@ -28,7 +30,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
-from duly.stores.memory import documents, index, schedules, upkeep
+from duly.stores.memory import documents, index, ledger, plans, schedules, upkeep
 from duly.stores.memory.job_verbs import JobVerbs
 from duly.triggers.instants import to_ms
 
@@ -142,6 +144,20 @@ class MemoryStore(JobVerbs):
         with self._transaction() as (tables, clock_ms):
             asked_ms = clock_ms if now_ms is None else now_ms
             return index.claim_due(tables, asked_ms, limit, flow, claim_id)
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        """Take due rows of hand-over `jobs`; write ledger, jobs and advance."""
+        with self._transaction() as (tables, now_ms):
+            report, made = plans.plan(tables, now_ms, request, self._clock)
+        self._tell_of(made)
+        return report
+
+    async def list_occurrences(
+        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
+    ) -> list[Occurrence]:
+        """One page of a schedule's ledger by nominal time, newest first, before an instant."""
+        with self._transaction() as (tables, _):
+            return ledger.page(tables, schedule_id, before_ms, limit)
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key; absent is fine."""

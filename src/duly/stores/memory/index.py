@@ -8,7 +8,8 @@ from duly.errors import Conflict
 from duly.occurrences import TRIGGER_VERSION, Advance, Claimed, IndexRow, advance, claimed_from
 from duly.store import Quarantined
 from duly.stores.checks import check_claim, check_limit
-from duly.stores.memory.tables import LedgerEntry, Tables, row_key
+from duly.stores.memory import ledger
+from duly.stores.memory.tables import Tables, row_key
 
 
 def upsert(tables: Tables, row: IndexRow) -> None:
@@ -93,13 +94,16 @@ def is_new(tables: Tables, row: IndexRow, claim_id: str | None) -> bool:
 def record(tables: Tables, claimed: Claimed, claim_id: str | None) -> None:
     """Write an occurrence to the ledger, when the claim has an id."""
     if claim_id is not None:
-        entry = LedgerEntry(claimed, claim_id)
-        tables.ledger[claimed.schedule_id, claimed.nominal_ms] = entry
+        ledger.put_claimed(tables, claimed, claim_id)
 
 
 def taken_by(tables: Tables, claim_id: str) -> list[Claimed]:
     """What a claim id took, in claim order."""
-    return [entry.claimed for entry in tables.ledger.values() if entry.claim_id == claim_id]
+    return [
+        entry.claimed
+        for entry in tables.ledger.values()
+        if entry.claimed is not None and entry.claim_id == claim_id
+    ]
 
 
 def rows_page(tables: Tables, flow: str | None, until_ms: int | None, limit: int) -> list[IndexRow]:

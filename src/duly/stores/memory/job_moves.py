@@ -1,6 +1,7 @@
 """Moves of jobs in memory: every change of state, with its events, and what asks for one.
 
-`move` is the only writer of states after the insert, so the transition table holds everywhere.
+`move` is the only writer of states after the insert, so the transition table holds everywhere and
+the ledger follows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from duly.events import AttemptStatus, JobEvent
 from duly.job_store import JobRefused
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.outcomes import Finish, check_finish
+from duly.stores.memory.ledger import follow_job
 from duly.stores.memory.tables import StoredJob, Tables
 
 CANCELLABLE = frozenset({JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING})
@@ -39,6 +41,7 @@ def move(
         words = (actor, reason, ended_as)
         event = JobEvent(job.id, moved.events, now_ms, state, moved.fence, *words)
         tables.job_events[job.id] += (event,)
+        follow_job(tables, now_ms, moved, state)
     moved = replace(moved, finished_at_ms=now_ms if moved.state in FINAL else None)
     if moved.state != JobState.PROCESSING:
         moved = replace(moved, worker=None, lease_until_ms=None)

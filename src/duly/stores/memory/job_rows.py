@@ -18,10 +18,11 @@ def insert(tables: Tables, now_ms: int, jobs: Sequence[NewJob]) -> list[Enqueued
     """Store jobs with their first events; earlier ones count for later ones."""
     if len(jobs) > MAX_INSERT:
         raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
-    return [_insert_one(tables, now_ms, job) for job in jobs]
+    return [insert_one(tables, now_ms, job) for job in jobs]
 
 
-def _insert_one(tables: Tables, now_ms: int, new: NewJob) -> Enqueued | KeyTaken:
+def insert_one(tables: Tables, now_ms: int, new: NewJob) -> Enqueued | KeyTaken:
+    """Store a job with its first event."""
     if new.id in tables.jobs:
         return Enqueued(new.id, created=False)
     if new.key is not None:

@@ -65,6 +65,10 @@ class JobVerbs:
         for wake in list(self._wakes):
             wake(hint)
 
+    def _tell_of(self, made: Sequence[Job]) -> None:
+        for queue in dict.fromkeys(job.queue for job in made if job.state == JobState.QUEUED):
+            self._wake(f"queue:{queue}")
+
     def listen(self, wake: Wake) -> Callable[[], None]:
         """Call `wake` when jobs are inserted or cancelled; gives the end."""
         self._wakes.append(wake)
@@ -80,8 +84,7 @@ class JobVerbs:
         with self._transaction() as (tables, now_ms):
             answers = job_rows.insert(tables, now_ms, jobs)
             made = [tables.jobs[each.job_id].job for each in answers if _is_created(each)]
-        for queue in dict.fromkeys(job.queue for job in made if job.state == JobState.QUEUED):
-            self._wake(f"queue:{queue}")
+        self._tell_of(made)
         return answers
 
     def insert_jobs_in(

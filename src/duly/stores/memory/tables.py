@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from duly.events import Attempt, JobEvent
 from duly.job_store import QueueSettings, WorkerInfo
 from duly.jobs import Job, JobId, WorkerId
+from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
 from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
 from duly.scopes import Scope
@@ -38,10 +39,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """An occurrence that a claim with an id took."""
+    """An occurrence; what a claim answered and its id, where one took it."""
 
-    claimed: Claimed
-    claim_id: str
+    occurrence: Occurrence
+    claimed: Claimed | None = None
+    claim_id: str | None = None
 
 
 class StoredJob(NamedTuple):
@@ -87,7 +89,7 @@ class Tables:
     """Why a row is quarantined; a row that is not here has a next time."""
     events: list[ScheduleEvent] = field(default_factory=list)
     ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
-    """By (schedule id, nominal time), in the order of the claims."""
+    """By (schedule id, nominal time), in the order they were written first."""
     jobs: dict[JobId, StoredJob] = field(default_factory=dict)
     job_events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from duly.ledger import OccurrenceState
 from duly.occurrences import IndexRow, index_row
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport
 from duly.stores.memory.index import in_order
+from duly.stores.memory.ledger import FREE
 from duly.stores.memory.tables import Tables, schedule_key
 
 
@@ -49,11 +51,18 @@ def _reconcile_one(
 
 def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     """The row that documents and ledger alone give."""
-    fired = [entry.claimed for (owner, _), entry in tables.ledger.items() if owner == schedule.id]
-    # By run time: index_row() takes the spread off again.
-    after_ms = max((each.run_at_ms for each in fired), default=schedule.updated_at_ms)
+    known = [
+        entry.occurrence
+        for (owner, _), entry in tables.ledger.items()
+        if owner == schedule.id and entry.occurrence.state not in FREE
+    ]
+    # The last time, not its run time, which catching up may have moved; index_row() takes the
+    # spread off again.
+    offset_ms = schedule.definition.trigger.offset_ms
+    after_ms = max((each.until_ms + offset_ms for each in known), default=schedule.updated_at_ms)
     most = schedule.definition.max_runs
-    runs_left = None if most is None else max(0, most - len(fired))
+    runs = sum(each.state is not OccurrenceState.MISSED for each in known)
+    runs_left = None if most is None else max(0, most - runs)
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from sqlalchemy import Table, bindparam, insert, update
 
 from duly.stores.sql.db import Db
 
 CHUNK = 500
+_MANY = 20
+"""From so many rows on, parameters cost more than the database's work."""
 
 T = TypeVar("T")
 
@@ -21,9 +24,17 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows, if there are any."""
-    if rows:
-        db.connection.execute(insert(table), rows)
+    """Insert rows, if there are any: many of them as one JSON parameter."""
+    if len(rows) < _MANY:
+        if rows:
+            db.connection.execute(insert(table), rows)
+        return
+    names = ", ".join(rows[0])
+    name = db.connection.dialect.identifier_preparer.format_table(table)
+    db.run(
+        f"INSERT INTO {name} ({names}) SELECT {names} FROM {db.dialect.records(table)}",
+        rows=msgspec.json.encode(rows).decode(),
+    )
 
 
 def update_all(db: Db, table: Table, key: str, rows: Sequence[dict[str, Any]]) -> None:

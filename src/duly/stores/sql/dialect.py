@@ -63,6 +63,9 @@ class Dialect(Hashable, Protocol):
     def insert(self, table: Table) -> Any:
         """An INSERT that knows `on_conflict_do_update`."""
 
+    def records(self, table: Table) -> str:
+        """Rows of a table from the parameter `:rows`, a JSON array of objects, as `r`."""
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
 

@@ -79,7 +79,7 @@ def claim_due(
         if not due:
             return []
         moves = advance(due, now)
-        _write(db, numbers, moves, now)
+        write_moves(db, numbers, moves, now)
         pairs = zip(due, moves, strict=True)
         claimed = [claimed_from(row, move) for row, move in pairs if move.error is None]
         if claim_id is not None:
@@ -132,7 +132,7 @@ def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:
     return index.c.run_at_ms, index.c.priority.desc(), index.c.row_id
 
 
-def _write(db: Db, numbers: Sequence[int], moves: Sequence[Advance], now_ms: int) -> None:
+def write_moves(db: Db, numbers: Sequence[int], moves: Sequence[Advance], now_ms: int) -> None:
     """Advance, finish or quarantine; the two rare cases cost statements only when they happen."""
     if all(move.run_at_ms is not None for move in moves):
         db.dialect.advance_rows(db.connection, db.tables, numbers, moves)

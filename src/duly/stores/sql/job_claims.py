@@ -16,7 +16,7 @@ from duly.errors import InvalidInput
 from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, Claims, QueueSettings, Renewed
 from duly.jobs import FINAL, JobId, JobState, LeasedJob, Token, WorkerId
 from duly.outcomes import Finish, check_finish
-from duly.stores.sql import tokens
+from duly.stores.sql import ledger, tokens
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
 from duly.stores.sql.job_moves import promote_due, release_expired
@@ -142,6 +142,8 @@ class _Claim:
                 self._careful_room -= 1
             else:
                 self._room -= 1
+        scheduled = [job.id for job in jobs if job.schedule_id is not None]
+        ledger.follow_jobs(self._db, scheduled, JobState.PROCESSING)
         self.jobs += jobs
         return [job.id for job in jobs]
 
@@ -220,7 +222,7 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     for _, group in groupby(sorted(first_words.values(), key=_shape), key=_shape):
         alike = list(group)
         check_finish(alike[0])
-        void.update(db.dialect.end_jobs(db, alike))
+        void.update(_end(db, alike))
     if any(each.state not in FINAL for each in finishes):
         db.dialect.tell(db, {"queue:*"})  # they are waited for again
     if not void and len(first_words) == len(finishes):
@@ -232,6 +234,15 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
             refused.append(each.job_id)
         void.add(_lease(each))
     return refused
+
+
+def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
+    """Store ends of one shape, the ledger after them; gives the leases that were void."""
+    void = set(db.dialect.end_jobs(db, alike))
+    scheduled = [each.job_id for each in alike if each.schedule_id and _lease(each) not in void]
+    if alike[0].status != "released":
+        ledger.follow_jobs(db, scheduled, alike[0].state)
+    return void
 
 
 def _lease(finish: Finish) -> Lease:
@@ -250,15 +261,15 @@ def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
     )
     fences = {row.id: row.fence for row in asked}
     ends = [
-        Finish(
-            each.job_id, each.fence, JobState.CANCELLED, "cancelled", each.charge, error="cancelled"
+        each._replace(
+            state=JobState.CANCELLED, via=None, status="cancelled", delay_ms=None, error="cancelled"
         )
         for each in going_on
         if fences.get(each.job_id) == each.fence
     ]
     done = {_lease(each) for each in ends}
     for _, group in groupby(sorted(ends, key=_shape), key=_shape):
-        done.difference_update(db.dialect.end_jobs(db, list(group)))
+        done.difference_update(_end(db, list(group)))
     return done
 
 

@@ -14,6 +14,7 @@ from duly.job_store import MAX_SWEEP, JobRefused, Retention
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.outcomes import LEASE_EXPIRED, decide_loss
 from duly.stores.checks import check_limit
+from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_rows import job_of
 
@@ -64,7 +65,8 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     """Move on jobs whose lease has ended."""
     check_limit(limit)
     lost = db.run(
-        "SELECT id, queue, fence, careful AS is_careful, attempts, max_attempts, cancel_asked "
+        "SELECT id, queue, schedule_id, fence, careful AS is_careful, attempts, max_attempts, "
+        "cancel_asked "
         "FROM {p}jobs WHERE lease_until_ms <= {now} "
         "ORDER BY lease_until_ms, id LIMIT :limit {skip}",
         limit=limit,
@@ -79,6 +81,9 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
         elif path[-1] is JobState.DEAD:
             sets += f", error = '{LEASE_EXPIRED}'"
         move(db, ids, path, sets, reason=LEASE_EXPIRED, ended_as="lost")
+        if path[-1] is not JobState.QUEUED:
+            scheduled = {row.id for row in lost if row.schedule_id is not None}
+            ledger.follow_jobs(db, scheduled.intersection(ids), path[-1])
     db.dialect.tell(db, {f"queue:{row.queue}" for row in lost})
     return len(lost)
 
@@ -131,6 +136,7 @@ def cancel_job(
     if not may_go(job.state, JobState.CANCELLED):
         return JobRefused(job_id, job.state)
     move(db, [job_id], [JobState.CANCELLED], actor=by, reason=reason)
+    ledger.follow_jobs(db, [job_id], JobState.CANCELLED)
     return _now(db, job_id)
 
 
@@ -158,6 +164,7 @@ def retry_job(
         sets += "ELSE attempts + 1 END"
     said = reason or ("retry, attempts reset" if reset_attempts else "retry")
     move(db, [job_id], [JobState.QUEUED], sets, actor=by, reason=said)
+    ledger.follow_jobs(db, [job_id], JobState.QUEUED)
     db.dialect.tell(db, {f"queue:{job.queue}"})
     return _now(db, job_id)
 
@@ -173,6 +180,7 @@ def delete_job(
         return JobRefused(job_id, job.state)
     emptied = "input = 'null', result = NULL, error = NULL, progress = NULL, metadata = NULL"
     move(db, [job_id], [JobState.DELETED], emptied, actor=by, reason=reason)
+    ledger.follow_jobs(db, [job_id], JobState.DELETED)
     return _now(db, job_id)
 
 

@@ -115,6 +115,11 @@ class PostgresqlDialect:
         """An INSERT that knows `on_conflict_do_update`."""
         return insert(table)
 
+    def records(self, table: Table) -> str:
+        """JSON, which is one parameter however many rows there are."""
+        columns = ", ".join(f"{each.name} {each.type}" for each in table.c)
+        return f"json_to_recordset(CAST(:rows AS json)) AS r ({columns})"
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()

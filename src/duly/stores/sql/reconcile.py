@@ -34,10 +34,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What the ledger says of a schedule: how many occurrences, and the run time of the last."""
+    """What the ledger says of a schedule: how many runs, and the last time it covers."""
 
     count: int
-    last_run_at_ms: int
+    last_ms: int
 
 
 def reconcile_page(db: Db, flows: Sequence[str] | None, after: tuple[str, str]) -> Page:
@@ -83,19 +83,22 @@ def _standing(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
 
 def _fired(db: Db, ids: Sequence[str]) -> dict[str, Fired]:
     """What the ledger says of each schedule it knows."""
-    table = db.tables.occurrences
-    statement = (
-        select(table.c.schedule_id, func.count(), func.max(table.c.run_at_ms))
-        .where(table.c.schedule_id.in_(list(ids)))
-        .group_by(table.c.schedule_id)
+    rows_found = db.run(
+        "SELECT schedule_id, SUM(CASE WHEN state = 'missed' THEN 0 ELSE 1 END) AS runs, "
+        "MAX(COALESCE(until_ms, nominal_ms)) AS last_ms FROM {p}occurrences "
+        "WHERE schedule_id IN :ids AND state NOT IN ('withdrawn', 'quarantined') "
+        "GROUP BY schedule_id",
+        ids=list(ids),
     )
-    return {row[0]: Fired(row[1], row[2]) for row in db.connection.execute(statement)}
+    return {row.schedule_id: Fired(int(row.runs), row.last_ms) for row in rows_found}
 
 
 def _rebuilt(schedule: Schedule, fired: Fired | None) -> IndexRow | None:
     """The row that document and ledger alone give."""
-    # By run time: index_row() takes the spread off again.
-    after_ms = schedule.updated_at_ms if fired is None else fired.last_run_at_ms
+    # The last time, not its run time, which catching up may have moved; index_row() takes the
+    # spread off again.
+    offset_ms = schedule.definition.trigger.offset_ms
+    after_ms = schedule.updated_at_ms if fired is None else fired.last_ms + offset_ms
     most = schedule.definition.max_runs
     if most is None or fired is None:
         return index_row(schedule, after_ms)

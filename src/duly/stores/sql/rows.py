@@ -83,6 +83,7 @@ def index_values(row: IndexRow) -> dict[str, Any]:
         "run_at_ms": row.run_at_ms,
         "runs_left": row.runs_left,
         "version": row.version,
+        "hand_over": row.hand_over,
     }
 
 

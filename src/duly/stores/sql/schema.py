@@ -3,7 +3,7 @@
 `migrations/` holds the statements that make them; a test compares the two. Instants are integer
 milliseconds since 1970 and end in `_ms`. Narrow hot tables, wide cold ones: an index row is one
 narrow row of `schedule_index`, which claims search and write, and the one of `schedule_rules` with
-the same `row_id`, which they only read. The flow stands in both and never changes.
+the same `row_id`, which they only read. Flow and hand-over stand in both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 PREFIX = "duly_"
 
 
@@ -90,21 +90,7 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _text("actor"),
             _text("detail"),
         ),
-        occurrences=table(
-            "occurrences",
-            _text("schedule_id", primary_key=True),
-            _ms("nominal_ms", primary_key=True),
-            _text("flow"),
-            _text("scope"),
-            _text("name"),
-            _ms("run_at_ms"),
-            _text("state"),
-            _whole("missed"),
-            _ms("row_version"),
-            _text("claim_id", nullable=True),
-            _whole("position"),
-            _ms("at_ms"),
-        ),
+        occurrences=table("occurrences", *_ledger_columns()),
         **_job_tables(table),
         **_queue_tables(table),
     )
@@ -135,6 +121,30 @@ def _index_columns(rules: Table) -> list[Column[Any]]:
         _whole("runs_left", nullable=True),
         _ms("version"),
         _text("error", nullable=True),
+        _text("hand_over"),
+    ]
+
+
+def _ledger_columns() -> list[Column[Any]]:
+    return [
+        _text("schedule_id", primary_key=True),
+        _ms("nominal_ms", primary_key=True),
+        _text("flow"),
+        _text("scope"),
+        _text("name"),
+        _ms("run_at_ms"),
+        _text("state"),
+        _whole("missed"),
+        _ms("row_version"),
+        _text("claim_id", nullable=True),
+        _whole("position"),
+        _ms("at_ms"),
+        _ms("until_ms", nullable=True),
+        _whole("times"),
+        _text("job_id", nullable=True),
+        _text("reason", nullable=True),
+        _ms("fired_at_ms", nullable=True),
+        _ms("ended_at_ms", nullable=True),
     ]
 
 

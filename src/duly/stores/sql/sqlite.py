@@ -115,6 +115,13 @@ class SqliteDialect:
         """An INSERT that knows `on_conflict_do_update`."""
         return insert(table)
 
+    def records(self, table: Table) -> str:
+        """JSON, which is one parameter however many rows there are."""
+        columns = ", ".join(
+            f"json_extract(value, '$.{each.name}') AS {each.name}" for each in table.c
+        )
+        return f"(SELECT {columns} FROM json_each(:rows)) AS r"
+
     def insert_or_ignore(self, table: Table) -> Any:
         """An INSERT that leaves an existing row alone."""
         return insert(table).on_conflict_do_nothing()

@@ -9,7 +9,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any, ParamSpec, TypeVar
 
+from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
+from duly.plan_store import PlanReport, PlanRequest
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
     CLAIM_LIMIT,
@@ -26,7 +28,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
-from duly.stores.sql import documents, events, index, reconcile, schedules
+from duly.stores.sql import documents, events, index, ledger, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_verbs import JobVerbs
 
@@ -164,6 +166,18 @@ class SqlStore(JobVerbs):
         while declared and (gone := await self._run(reconcile.remove_orphans, sorted(declared))):
             total += ReconcileReport(removed=gone)
         return total
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        """Take due rows; write ledger, jobs and advance."""
+        return await self._run(plans.plan_occurrences, request)
+
+    async def list_occurrences(
+        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
+    ) -> list[Occurrence]:
+        """One page of a schedule's ledger, newest first."""
+        return await self._run(
+            ledger.list_occurrences, schedule_id, before_ms=before_ms, limit=limit
+        )
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""

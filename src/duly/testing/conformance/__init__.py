@@ -11,6 +11,8 @@ from duly.testing.conformance.index import IndexConformance
 from duly.testing.conformance.job_processes import JobProcessConformance
 from duly.testing.conformance.job_transactions import JobTransactionConformance
 from duly.testing.conformance.jobs import FairnessConformance, JobConformance, LockConformance
+from duly.testing.conformance.plan_processes import PlanProcessConformance
+from duly.testing.conformance.planning import PlanningConformance
 from duly.testing.conformance.processes import ProcessConformance
 from duly.testing.conformance.schedules import ScheduleConformance
 from duly.testing.conformance.suite import OpenStore, StoreConformance
@@ -25,6 +27,8 @@ __all__ = [
     "JobTransactionConformance",
     "LockConformance",
     "OpenStore",
+    "PlanProcessConformance",
+    "PlanningConformance",
     "ProcessConformance",
     "ScheduleConformance",
     "StoreConformance",

@@ -1,4 +1,4 @@
-"""The other process of the job suites: duly.testing.peer, and what it can be asked about jobs.
+"""The other process of the suites of jobs and plans: duly.testing.peer, and what else it does.
 
 Run as `python -m duly.testing.conformance.job_peer module:open_store URL`.
 """
@@ -6,12 +6,19 @@ Run as `python -m duly.testing.conformance.job_peer module:open_store URL`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from duly import planning
 from duly.job_store import ClaimRequest, Claims
 from duly.outcomes import Succeeded, decide
+from duly.plan_store import PlanRequest
+from duly.planning import Plan, Plannable
 from duly.store import Store
 from duly.testing import peer
+
+PLANNING = "planning"
+"""Said between reading due rows and writing what becomes of them, while holding."""
 
 
 async def claim_jobs(store: Store, **arguments: Any) -> list[str]:
@@ -30,6 +37,29 @@ async def work(store: Store, **arguments: Any) -> list[str]:
     return done
 
 
+async def plan(store: Store, **arguments: Any) -> int:
+    """Plan until nothing is due; gives how many jobs were made."""
+    request, made = PlanRequest(**arguments), 0
+    while (report := await store.plan_occurrences(request)).rows:
+        made += report.planned
+    return made
+
+
+async def hold_plans(store: Store) -> str:  # noqa: ARG001
+    """From now on a plan stops between its read and its write, until a line comes."""
+    original = planning.plan_many
+
+    def held(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Plan]:
+        peer.say(PLANNING)
+        sys.stdin.readline()
+        return original(rows, now_ms, until_ms)
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "plan_many", None) is original:
+            module.plan_many = held  # type: ignore[attr-defined]
+    return "holding"
+
+
 async def give_back(store: Store, request: ClaimRequest, claims: Claims) -> None:
     """Release the tokens of a claim whose jobs have all ended."""
     held = {token for tokens in claims.holds.values() for token in tokens}
@@ -38,5 +68,10 @@ async def give_back(store: Store, request: ClaimRequest, claims: Claims) -> None
 
 
 if __name__ == "__main__":
-    peer.VERBS |= {"claim_jobs": claim_jobs, "work": work}
+    peer.VERBS |= {
+        "claim_jobs": claim_jobs,
+        "hold_plans": hold_plans,
+        "plan": plan,
+        "work": work,
+    }
     peer.main(*sys.argv[1:])
