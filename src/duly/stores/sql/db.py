@@ -35,9 +35,9 @@ class Db:
     fixed_now_ms: int | None = None
     """An injected clock's time; None: the database's clock."""
 
-    def clock(self, now_ms: int | None = None) -> ColumnElement[int]:
-        """The deciding clock as an expression: asked for, injected, or the database's own."""
-        fixed = self.fixed_now_ms if now_ms is None else now_ms
+    def clock(self) -> ColumnElement[int]:
+        """The deciding clock as an expression: injected, or the database's own."""
+        fixed = self.fixed_now_ms
         return self.dialect.now_ms() if fixed is None else literal(fixed)
 
     def now_ms(self) -> int:

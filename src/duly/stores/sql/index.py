@@ -28,6 +28,13 @@ from duly.stores.checks import check_claim, check_limit
 from duly.stores.sql import events, rows
 from duly.stores.sql.db import Db, columns
 
+_DUE = (
+    "SELECT row_id, {now} AS now_ms, nominal_ms, run_at_ms, runs_left, version "
+    "FROM {p}schedule_index WHERE run_at_ms <= {now} AND trigger_version <= :newest "
+    "ORDER BY run_at_ms, priority DESC, row_id LIMIT :limit {skip}"
+)
+_DUE_OF_FLOW = _DUE.replace("WHERE", "WHERE flow = :flow AND")
+
 
 def upsert(db: Db, row: IndexRow) -> None:
     """Store the row of its key; a slow writer never sets the hand back."""
@@ -109,19 +116,10 @@ class _Due:
 
 def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> _Due | None:
     """Due rows, locked."""
-    index = db.tables.schedule_index
-    clock = db.clock(now_ms)
-    moving = (index.c.nominal_ms, index.c.run_at_ms, index.c.runs_left, index.c.version)
-    statement = (
-        select(index.c.row_id, clock.label("now_ms"), *moving)
-        .where(index.c.run_at_ms <= clock, index.c.trigger_version <= TRIGGER_VERSION)
-        .order_by(*_claim_order(db))
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    if flow is not None:
-        statement = statement.where(index.c.flow == flow)
-    numbers, now, *times = columns(db.connection.execute(statement))
+    asked = {"newest": TRIGGER_VERSION, "limit": limit}
+    at = db if now_ms is None else replace(db, fixed_now_ms=now_ms)
+    found = at.run(_DUE, **asked) if flow is None else at.run(_DUE_OF_FLOW, **asked, flow=flow)
+    numbers, now, *times = columns(found)
     if not numbers:
         return None
     return _Due(int(now[0]), numbers, *times, *_rules(db, numbers))
