@@ -17,17 +17,18 @@ from duly.occurrences import TRIGGER_VERSION
 SELECT = (
     "SELECT row_id, %(now_ms)s::bigint AS now_ms, nominal_ms, run_at_ms, runs_left, version "
     "FROM duly_schedule_index "
-    "WHERE run_at_ms <= %(now_ms)s AND trigger_version <= %(trigger_version)s "
+    "WHERE run_at_ms <= %(now_ms)s::bigint AND trigger_version <= %(trigger_version)s "
     "ORDER BY run_at_ms, priority DESC, row_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
 RULES = (
     "SELECT row_id, schedule_id, flow, scope, name, trigger_json FROM duly_schedule_rules "
-    "WHERE row_id = ANY(%s::bigint[])"
+    "WHERE row_id = ANY((SELECT %s::text)::bigint[])"
 )
 UPDATE = (
     "UPDATE duly_schedule_index AS i SET nominal_ms = v.nominal_ms, run_at_ms = v.run_at_ms, "
     "runs_left = v.runs_left, version = i.version + 1 "
-    "FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::integer[]) "
+    "FROM unnest((SELECT %s::bigint[]), (SELECT %s::bigint[]), (SELECT %s::bigint[]), "
+    "(SELECT %s::integer[])) "
     "AS v (row_id, nominal_ms, run_at_ms, runs_left) WHERE i.row_id = v.row_id"
 )
 FILL_RULES = (

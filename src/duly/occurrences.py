@@ -60,22 +60,11 @@ class IndexRow:
                 )
 
 
-class Due(NamedTuple):
-    """What an advance needs of a row. These three are tuples because a claim makes thousands."""
-
-    schedule_id: ScheduleId
-    flow: str
-    scope: str
-    name: str
-    trigger: str
-    nominal_ms: int
-    run_at_ms: int
-    runs_left: int | None
-    version: int
-
-
 class Claimed(NamedTuple):
-    """One occurrence that a claim took: what fired, and how many times passed unclaimed since."""
+    """One occurrence that a claim took: what fired, and how many times passed unclaimed since.
+
+    A tuple because a claim makes thousands.
+    """
 
     schedule_id: ScheduleId
     flow: str
@@ -99,7 +88,57 @@ class Advance(NamedTuple):
     error: str | None = None
 
 
-def claimed_from(row: IndexRow | Due, move: Advance) -> Claimed:
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Where many rows go, by position: what Advance says, in columns."""
+
+    nominal_ms: list[int | None]
+    run_at_ms: list[int | None]
+    runs_left: list[int | None]
+    missed: list[int]
+    errors: dict[int, str]
+
+    def of(self, i: int, schedule_id: ScheduleId) -> Advance:
+        """One of them."""
+        return Advance(
+            schedule_id,
+            self.nominal_ms[i],
+            self.run_at_ms[i],
+            self.runs_left[i],
+            self.missed[i],
+            self.errors.get(i),
+        )
+
+    def only(self, positions: Sequence[int]) -> Moves:
+        """Some of them, none of which is in error."""
+        return Moves(
+            [self.nominal_ms[i] for i in positions],
+            [self.run_at_ms[i] for i in positions],
+            [self.runs_left[i] for i in positions],
+            [self.missed[i] for i in positions],
+            {},
+        )
+
+    def step(self, i: int, trigger: Trigger, offset_ms: int, now_ms: int) -> None:
+        """Take a row on past now, counting what lies between, and count the run."""
+        nominal, missed = self.nominal_ms[i], 0
+        while nominal is not None and nominal + offset_ms <= now_ms:
+            missed += 1
+            if missed == MAX_MISSED:
+                nominal = trigger.next_after_ms(now_ms - offset_ms)
+                break
+            nominal = trigger.next_after_ms(nominal)
+        left = self.runs_left[i]
+        if left is not None:
+            self.runs_left[i] = left = left - 1
+            if left <= 0:
+                nominal = None
+        self.nominal_ms[i] = nominal
+        self.run_at_ms[i] = None if nominal is None else nominal + offset_ms
+        self.missed[i] = missed
+
+
+def claimed_from(row: IndexRow, move: Advance) -> Claimed:
     """What fired, as it stood before the advance."""
     return Claimed(
         row.schedule_id,
@@ -169,25 +208,44 @@ def trigger_of(text: str) -> Trigger:
     return parse_trigger(text)
 
 
-def advance(rows: Sequence[IndexRow | Due], now_ms: int) -> list[Advance]:
+def advance(rows: Sequence[IndexRow], now_ms: int) -> list[Advance]:
     """Move due rows past an instant. A row that cannot be evaluated is quarantined, alone."""
-    triggers = [_evaluable(row.trigger) for row in rows]
-    following = iter(
-        next_after_many(
-            [each for each in triggers if not isinstance(each, str)],
-            [
-                row.nominal_ms
-                for row, each in zip(rows, triggers, strict=True)
-                if not isinstance(each, str)
-            ],
-        )
+    moves = advance_columns(
+        [row.trigger for row in rows],
+        [row.nominal_ms for row in rows],
+        [row.run_at_ms for row in rows],
+        [row.runs_left for row in rows],
+        now_ms,
     )
-    return [
-        Advance(row.schedule_id, None, None, row.runs_left, 0, error=trigger)
-        if isinstance(trigger, str)
-        else _advance_one(row, trigger, next(following), now_ms)
-        for row, trigger in zip(rows, triggers, strict=True)
-    ]
+    return [moves.of(i, row.schedule_id) for i, row in enumerate(rows)]
+
+
+def advance_columns(
+    triggers: Sequence[str],
+    nominal_ms: Sequence[int],
+    run_at_ms: Sequence[int],
+    runs_left: Sequence[int | None],
+    now_ms: int,
+) -> Moves:
+    """The same on columns: a claim of thousands makes no object for a row on its way."""
+    evaluable = [_evaluable(text) for text in triggers]
+    errors = {i: each for i, each in enumerate(evaluable) if isinstance(each, str)}
+    following = next_after_many(
+        [each for each in evaluable if not isinstance(each, str)],
+        [ms for i, ms in enumerate(nominal_ms) if i not in errors],
+    )
+    for i in errors:
+        following.insert(i, None)
+    asked = zip(following, nominal_ms, run_at_ms, strict=True)
+    running = [None if ms is None else ms + run_at - nominal for ms, nominal, run_at in asked]
+    moves = Moves(following, running, list(runs_left), [0] * len(running), errors)
+    for i, (ms, left) in enumerate(zip(running, runs_left, strict=True)):
+        # Nearly always a row goes one time on, and that is all.
+        if left is not None or ms is None or ms <= now_ms:
+            trigger = evaluable[i]
+            if not isinstance(trigger, str):
+                moves.step(i, trigger, run_at_ms[i] - nominal_ms[i], now_ms)
+    return moves
 
 
 @lru_cache(maxsize=65_536)
@@ -198,23 +256,3 @@ def _evaluable(text: str) -> Trigger | str:
     except InvalidTrigger as error:
         return str(error)
     return trigger if trigger.is_bound else "the trigger is not bound to its schedule"
-
-
-def _advance_one(
-    row: IndexRow | Due, trigger: Trigger, nominal: int | None, now_ms: int
-) -> Advance:
-    """Past the row's own time and past now, counting what lies between."""
-    offset_ms = row.run_at_ms - row.nominal_ms
-    if row.runs_left is None and nominal is not None and nominal + offset_ms > now_ms:
-        return Advance(row.schedule_id, nominal, nominal + offset_ms, None, 0)  # as nearly always
-    missed = 0
-    while nominal is not None and nominal + offset_ms <= now_ms:
-        missed += 1
-        if missed == MAX_MISSED:
-            nominal = trigger.next_after_ms(now_ms - offset_ms)
-            break
-        nominal = trigger.next_after_ms(nominal)
-    runs_left = None if row.runs_left is None else row.runs_left - 1
-    if nominal is None or (runs_left is not None and runs_left <= 0):
-        return Advance(row.schedule_id, None, None, runs_left, missed)
-    return Advance(row.schedule_id, nominal, nominal + offset_ms, runs_left, missed)

@@ -46,11 +46,11 @@ class Recorder:
 
 
 async def claim_and_record(
-    url: str, now_ms: int | None = NOON_MS, flow: str | None = None
+    url: str, now_ms: int | None = NOON_MS, flow: str | None = None, limit: int = 100
 ) -> tuple[SqlStore, Recorder, int]:
     store = cast(SqlStore, open_store(url))
     recorder = Recorder(store._engine)
-    claimed = await store.claim_due(now_ms, flow=flow)
+    claimed = await store.claim_due(now_ms, limit, flow)
     return store, recorder, len(claimed)
 
 
@@ -141,6 +141,21 @@ def test_rules_are_found_by_number(
     asyncio.run(store.close())
     by = "SEARCH duly_schedule_rules USING INTEGER PRIMARY KEY"
     assert (by if is_file else "duly_schedule_rules_pkey") in plan, plan
+    assert "Seq Scan" not in plan, plan
+
+
+def test_postgresql_advances_by_number(postgres_url: str) -> None:
+    """A planner that could count the arrays would read the whole table for a large claim."""
+    asyncio.run(fill(postgres_url, 1_000, DAILY, waiting=STORED // 10))
+    store, recorder, claimed = asyncio.run(claim_and_record(postgres_url, limit=1_000))
+    assert claimed == 1_000
+    statement, parameters = recorder.statements[-1]
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        plan = str(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).all())
+    asyncio.run(store.close())
+    assert statement.startswith("UPDATE"), statement
+    assert "Index Scan using duly_schedule_index_pkey" in plan, plan
     assert "Seq Scan" not in plan, plan
 
 

@@ -316,6 +316,35 @@ def test_a_batch_agrees_with_the_model(
             assert move.nominal_ms > row.nominal_ms
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["{", "* * *", *(trigger_text(t) for t in (HOURLY, once(NOW)))]),
+            st.integers(0, 3 * HOUR),
+            st.none() | st.integers(1, 2),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 4 * HOUR),
+)
+def test_a_batch_answers_what_each_row_would_get_alone(
+    asked: list[tuple[str, int, int | None]], later: int
+) -> None:
+    rows = [
+        replace(
+            AT_NOW,
+            schedule_id=ScheduleId(f"sch_{i}"),
+            trigger=text,
+            nominal_ms=NOW_MS - early,
+            run_at_ms=NOW_MS,
+            runs_left=left,
+        )
+        for i, (text, early, left) in enumerate(asked)
+    ]
+    alone = [move for row in rows for move in advance([row], NOW_MS + later)]
+    assert advance(rows, NOW_MS + later) == alone
+
+
 @given(TRIGGERS, st.integers(0, 10 * DAY))
 def test_rows_are_the_same_by_advance_and_from_the_schedule(trigger: Trigger, later: int) -> None:
     row = index_row(schedule(trigger), NOW_MS)

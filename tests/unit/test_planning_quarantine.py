@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from duly import every
 from duly.errors import InvalidInput
 from duly.ledger import OccurrenceState
-from duly.occurrences import Due, IndexRow, policies_text, trigger_text
+from duly.occurrences import IndexRow, policies_text, trigger_text
 from duly.planning import PlannedOccurrence, plan, plan_many, policies_of
 from duly.retries import RetryPolicy
 from duly.schedules import Misfire, Policies, ScheduleId
@@ -54,18 +54,20 @@ def test_a_bad_row_is_quarantined_alone(
     )
 
 
-class Selected(Due):
+class Selected(NamedTuple):
     """What a claim may select, unchecked."""
 
-    policies = "{}"
+    nominal_ms: int
+    schedule_id: ScheduleId = ScheduleId("b")
+    trigger: str = HOURLY
+    policies: str = "{}"
+    run_at_ms: int = NOW_MS
+    runs_left: int | None = None
 
 
 @pytest.mark.parametrize("nominal_ms", [-5, END_MS, END_MS + DAY])
 def test_a_time_out_of_range_spoils_no_batch(nominal_ms: int) -> None:
-    bad = Selected(
-        ScheduleId("b"), "mail", "user:u", "n", GOOD.trigger, nominal_ms, NOW_MS, None, 1
-    )
-    first, made, last = plan_many([GOOD, bad, GOOD], NOW_MS, NOW_MS)
+    first, made, last = plan_many([GOOD, Selected(nominal_ms), GOOD], NOW_MS, NOW_MS)
     assert first == last == plan(GOOD, NOW_MS, NOW_MS, Policies())
     assert made.error
     assert made.next_nominal_ms is None

@@ -10,11 +10,11 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from duly import occurrences
-from duly.occurrences import Advance, Due, IndexRow
+from duly.occurrences import Moves
 from duly.store import DocumentWrite, Store, Written
 
 CLAIMING = "claiming"
@@ -29,16 +29,16 @@ def say(answer: object) -> None:
 
 def hold_claims() -> None:
     """From now on a claim stops between its read and its write, until a line comes."""
-    original = occurrences.advance
+    original = occurrences.advance_columns  # advance() asks it too
 
-    def held(rows: Sequence[IndexRow | Due], now_ms: int) -> list[Advance]:
+    def held(*asked: Any) -> Moves:
         say(CLAIMING)
         sys.stdin.readline()
-        return original(rows, now_ms)
+        return original(*asked)
 
     for module in list(sys.modules.values()):
-        if getattr(module, "advance", None) is original:
-            module.advance = held  # type: ignore[attr-defined]
+        if getattr(module, "advance_columns", None) is original:
+            module.advance_columns = held  # type: ignore[attr-defined]
 
 
 async def claim(store: Store, **arguments: Any) -> list[dict[str, Any]]:

@@ -35,9 +35,9 @@ class Db:
     fixed_now_ms: int | None = None
     """An injected clock's time; None: the database's clock."""
 
-    def clock(self, now_ms: int | None = None) -> ColumnElement[int]:
-        """The deciding clock as an expression: asked for, injected, or the database's own."""
-        fixed = self.fixed_now_ms if now_ms is None else now_ms
+    def clock(self) -> ColumnElement[int]:
+        """The deciding clock as an expression: injected, or the database's own."""
+        fixed = self.fixed_now_ms
         return self.dialect.now_ms() if fixed is None else literal(fixed)
 
     def now_ms(self) -> int:
@@ -69,6 +69,20 @@ def tuples(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
     while found := cursor.fetchmany(_FEW):
         yield from found
     result.close()
+
+
+def columns(result: CursorResult[Any]) -> list[list[Any]]:
+    """The same turned: a list for each column.
+
+    No tuple outlives its part, so that the garbage collector has nothing to look at.
+    """
+    cursor: Any = result.cursor
+    turned: list[list[Any]] = [[] for _ in cursor.description]
+    while found := cursor.fetchmany(_FEW):
+        for i, column in enumerate(turned):
+            column += [row[i] for row in found]
+    result.close()
+    return turned
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from duly.job_store import Wake
 from duly.jobs import NewJob
-from duly.occurrences import Advance
+from duly.occurrences import Moves
 from duly.outcomes import Finish
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import Tables
@@ -72,13 +72,7 @@ class Dialect(Hashable, Protocol):
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
         """That a column is one of very many numbers, which go as one parameter."""
 
-    def advance_rows(
-        self,
-        connection: Connection,
-        tables: Tables,
-        numbers: Sequence[int],
-        moves: Sequence[Advance],
-    ) -> None:
+    def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
         """Move index rows, by number, to their next time: one statement or one prepared batch."""
 
     def add_jobs(self, db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:

@@ -6,8 +6,8 @@ in pure code, write the advance as a batch. A process that dies in between leave
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select, update
@@ -18,15 +18,22 @@ from duly.occurrences import (
     TRIGGER_VERSION,
     Advance,
     Claimed,
-    Due,
     IndexRow,
-    advance,
-    claimed_from,
+    Moves,
+    advance_columns,
 )
+from duly.schedules import ScheduleId
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
 from duly.stores.checks import check_claim, check_limit
 from duly.stores.sql import events, rows
-from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.db import Db, columns
+
+_DUE = (
+    "SELECT row_id, {now} AS now_ms, nominal_ms, run_at_ms, runs_left, version "
+    "FROM {p}schedule_index WHERE run_at_ms <= {now} AND trigger_version <= :newest "
+    "ORDER BY run_at_ms, priority DESC, row_id LIMIT :limit {skip}"
+)
+_DUE_OF_FLOW = _DUE.replace("WHERE", "WHERE flow = :flow AND")
 
 
 def upsert(db: Db, row: IndexRow) -> None:
@@ -75,46 +82,51 @@ def claim_due(
         if earlier:
             return earlier
     while True:
-        numbers, due, now = _due(db, now_ms, limit, flow)
-        if not due:
+        due = _due(db, now_ms, limit, flow)
+        if due is None:
             return []
-        moves = advance(due, now)
-        write_moves(db, numbers, moves, now)
-        pairs = zip(due, moves, strict=True)
-        claimed = [claimed_from(row, move) for row, move in pairs if move.error is None]
+        moves = advance_columns(
+            due.triggers, due.nominal_ms, due.run_at_ms, due.runs_left, due.now_ms
+        )
+        write_moves(db, due.numbers, due.schedule_ids, moves, due.now_ms)
+        claimed = _claimed(due, moves)
         if claim_id is not None:
-            claimed = _record(db, claimed, claim_id, now)
+            claimed = _record(db, claimed, claim_id, due.now_ms)
         # Rows that could not be evaluated are out of the due range now: look behind them.
         if claimed:
             return claimed
 
 
-def _due(
-    db: Db, now_ms: int | None, limit: int, flow: str | None
-) -> tuple[list[int], list[Due], int]:
-    """Due rows, locked, in claim order, with their numbers; and the time that decided."""
-    index = db.tables.schedule_index
-    clock = db.clock(now_ms)
-    moving = (index.c.nominal_ms, index.c.run_at_ms, index.c.runs_left, index.c.version)
-    statement = (
-        select(index.c.row_id, clock.label("now_ms"), *moving)
-        .where(index.c.run_at_ms <= clock, index.c.trigger_version <= TRIGGER_VERSION)
-        .order_by(*_claim_order(db))
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    if flow is not None:
-        statement = statement.where(index.c.flow == flow)
-    times = {row[0]: row for row in tuples(db.connection.execute(statement))}
-    if not times:
-        return [], [], 0
-    numbers = list(times)
-    due = {rule[0]: Due._make(rule[1:] + times[rule[0]][2:]) for rule in _rules(db, numbers)}
-    return numbers, [due[number] for number in numbers], int(times[numbers[0]][1])
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Locked rows in claim order, a list for each column, and the time that decided."""
+
+    now_ms: int
+    numbers: list[int]
+    nominal_ms: list[int]
+    run_at_ms: list[int]
+    runs_left: list[int | None]
+    versions: list[int]
+    schedule_ids: list[ScheduleId]
+    flows: list[str]
+    scopes: list[str]
+    names: list[str]
+    triggers: list[str]
 
 
-def _rules(db: Db, numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    """What locked rows go by, and whose they are: a number and the first fields of Due."""
+def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> _Due | None:
+    """Due rows, locked."""
+    asked = {"newest": TRIGGER_VERSION, "limit": limit}
+    at = db if now_ms is None else replace(db, fixed_now_ms=now_ms)
+    found = at.run(_DUE, **asked) if flow is None else at.run(_DUE_OF_FLOW, **asked, flow=flow)
+    numbers, now, *times = columns(found)
+    if not numbers:
+        return None
+    return _Due(int(now[0]), numbers, *times, *_rules(db, numbers))
+
+
+def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
+    """What locked rows go by, and whose they are, in the order of their numbers."""
     rules = db.tables.schedule_rules
     statement = select(
         rules.c.row_id,
@@ -124,7 +136,29 @@ def _rules(db: Db, numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         rules.c.name,
         rules.c.trigger_json,
     ).where(db.dialect.among(rules.c.row_id, numbers))
-    return tuples(db.connection.execute(statement))
+    found, *ruling = columns(db.connection.execute(statement))
+    places = {number: place for place, number in enumerate(found)}
+    order = [places[number] for number in numbers]
+    return [[column[place] for place in order] for column in ruling]
+
+
+def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
+    """What fired."""
+    fields = zip(
+        due.schedule_ids,
+        due.flows,
+        due.scopes,
+        due.names,
+        due.nominal_ms,
+        due.run_at_ms,
+        moves.missed,
+        due.versions,
+        strict=True,
+    )
+    claimed = list(map(Claimed._make, fields))
+    if moves.errors:
+        return [each for i, each in enumerate(claimed) if i not in moves.errors]
+    return claimed
 
 
 def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:
@@ -132,17 +166,23 @@ def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:
     return index.c.run_at_ms, index.c.priority.desc(), index.c.row_id
 
 
-def write_moves(db: Db, numbers: Sequence[int], moves: Sequence[Advance], now_ms: int) -> None:
+def write_moves(
+    db: Db, numbers: Sequence[int], schedule_ids: Sequence[ScheduleId], moves: Moves, now_ms: int
+) -> None:
     """Advance, finish or quarantine; the two rare cases cost statements only when they happen."""
-    if all(move.run_at_ms is not None for move in moves):
-        db.dialect.advance_rows(db.connection, db.tables, numbers, moves)
+    if None not in moves.run_at_ms:
+        db.dialect.advance_rows(db, numbers, moves)
         return
-    pairs = dict(zip(numbers, moves, strict=True))
-    going = {number: move for number, move in pairs.items() if move.run_at_ms is not None}
-    broken = {number: move for number, move in pairs.items() if move.error is not None}
-    ended = {n: move for n, move in pairs.items() if n not in going and n not in broken}
+    going = [i for i, ms in enumerate(moves.run_at_ms) if ms is not None]
+    stopped = {
+        numbers[i]: moves.of(i, schedule_ids[i])
+        for i, ms in enumerate(moves.run_at_ms)
+        if ms is None
+    }
+    ended = {number: move for number, move in stopped.items() if move.error is None}
+    broken = {number: move for number, move in stopped.items() if move.error is not None}
     if going:
-        db.dialect.advance_rows(db.connection, db.tables, list(going), list(going.values()))
+        db.dialect.advance_rows(db, [numbers[i] for i in going], moves.only(going))
     if ended:
         rows.remove(db, list(ended))
         events.end_schedules(db, list(ended.values()), "finished", now_ms)

@@ -17,7 +17,7 @@ from duly.errors import InvalidInput
 from duly.ids import new_id
 from duly.jobs import JobId, NewJob
 from duly.ledger import OccurrenceState
-from duly.occurrences import TRIGGER_VERSION, Advance
+from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
 from duly.planning import Plan, PlannedOccurrence, plan_many, policies_of
 from duly.schedules import ScheduleId
@@ -61,23 +61,37 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     plans = plan_many(known, now_ms, until_ms)
     hands = [_Hand(row, plan) for row, plan in zip(known, plans, strict=True)]
     planned, missed = _hand_over(db, hands, now_ms)
-    moves = {hand.row.row_id: hand.move() for hand in hands}
-    for row in rows:
-        moves.setdefault(
-            row.row_id, Advance(row.schedule_id, None, None, row.runs_left, 0, NO_DEFINITION)
-        )
-    if moves:
-        index.write_moves(db, list(moves), list(moves.values()), now_ms)
-    ended = [move for move in moves.values() if move.run_at_ms is None]
+    hands += [_Hand(row, _unknown(row)) for row in rows if row.body is None]
+    _move(db, hands, now_ms)
+    ended = [hand.plan for hand in hands if hand.plan.next_run_at_ms is None]
     return PlanReport(
         rows=len(rows),
         planned=planned,
         missed=missed,
-        finished=sum(move.error is None for move in ended),
-        quarantined=sum(move.error is not None for move in ended),
+        finished=sum(plan.error is None for plan in ended),
+        quarantined=sum(plan.error is not None for plan in ended),
         next_run_at_ms=_next(db, request),
         now_ms=now_ms,
     )
+
+
+def _unknown(row: _Row) -> Plan:
+    return Plan((), None, None, row.runs_left, NO_DEFINITION)
+
+
+def _move(db: Db, hands: Sequence[_Hand], now_ms: int) -> None:
+    """Let the rows go where their plans say."""
+    if not hands:
+        return
+    moves = Moves(
+        [hand.plan.next_nominal_ms for hand in hands],
+        [hand.plan.next_run_at_ms for hand in hands],
+        [hand.plan.runs_left for hand in hands],
+        [0] * len(hands),
+        {i: hand.plan.error for i, hand in enumerate(hands) if hand.plan.error is not None},
+    )
+    numbers = [hand.row.row_id for hand in hands]
+    index.write_moves(db, numbers, [hand.row.schedule_id for hand in hands], moves, now_ms)
 
 
 def _check(request: PlanRequest) -> None:
@@ -129,12 +143,6 @@ class _Hand:
             # What no job can carry would come again for ever, and hold up the rows behind it.
             self.jobs = {}
             self.plan = _quarantine(row, str(error))
-
-    def move(self) -> Advance:
-        """Where the row goes."""
-        plan = self.plan
-        times = (plan.next_nominal_ms, plan.next_run_at_ms)
-        return Advance(self.row.schedule_id, *times, plan.runs_left, 0, plan.error)
 
 
 def _is_planned(occurrence: PlannedOccurrence) -> bool:

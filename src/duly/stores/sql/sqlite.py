@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from duly.errors import InvalidInput
-from duly.occurrences import Advance
+from duly.occurrences import Moves
 from duly.stores.sql import sqlite_jobs
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
@@ -131,27 +131,16 @@ class SqliteDialect:
         each = func.json_each(json.dumps(numbers)).table_valued("value")
         return column.in_(select(each.c.value))
 
-    def advance_rows(
-        self,
-        connection: Connection,
-        tables: Tables,
-        numbers: Sequence[int],
-        moves: Sequence[Advance],
-    ) -> None:
+    def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
         """One prepared statement, executed for each row; straight to the driver, as it is hot."""
-        prefix, _ = self.names(tables)
+        prefix, _ = self.names(db.tables)
         statement = (
             f"UPDATE {prefix}schedule_index "
             "SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, version = version + 1 "
             "WHERE row_id = ?"
         )
-        connection.exec_driver_sql(
-            statement,
-            [
-                (move.nominal_ms, move.run_at_ms, move.runs_left, number)
-                for number, move in zip(numbers, moves, strict=True)
-            ],
-        )
+        values = zip(moves.nominal_ms, moves.run_at_ms, moves.runs_left, numbers, strict=True)
+        db.connection.exec_driver_sql(statement, list(values))
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """Nothing to do: SQLite passes no messages between processes."""
