@@ -27,15 +27,18 @@ from duly.planning import MAX_PLANNED
 from duly.resources import ScheduleCollection
 from duly.schedules import Misfire, Policies, ScheduleId
 from duly.scopes import SYSTEM, user, workspace
+from duly.store import Capabilities
+from duly.stores import open_store
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
-from duly.triggers import cron, every
+from duly.triggers import cron, every, once
 from duly.triggers.instants import to_ms
 from tests.integration.working import in_loop, open_app
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 START_MS = to_ms(START)
 FOREVER_S = 3_600.0
+PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -256,10 +259,17 @@ async def test_the_look_ahead_is_in_seconds() -> None:
 class Answering:
     """A store whose every step of planning is answered by a function of its number."""
 
+    capabilities = Capabilities(
+        joins_transaction=False, many_processes=False, has_clock=False, notifies=False
+    )
+
     def __init__(self, answer: Callable[[int], PlanReport]) -> None:
         self.answer = answer
         self.steps = 0
         self.requests: list[PlanRequest] = []
+
+    def listen(self, _wake: object) -> Callable[[], None]:
+        return lambda: None
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         self.requests.append(request)
@@ -382,3 +392,25 @@ async def test_a_planner_stops_while_it_waits() -> None:
         await store.until("plan_occurrences")
         planner.stop()
         await running
+
+
+def test_a_new_schedule_wakes_a_planner_that_sleeps() -> None:
+    """It would look again after ten seconds only; the notice is what brings it."""
+
+    async def check() -> None:
+        store = open_store("memory:")
+        planner = Planner(store, PlannerOptions(period_s=600))
+        running = asyncio.create_task(planner.run())
+        planned = asyncio.Event()
+        store.listen(lambda hint: planned.set() if hint == "queue:default" else None)
+        await asyncio.sleep(0)
+        schedules = ScheduleCollection(store, "reminders")
+        soon = datetime.now(UTC) + timedelta(milliseconds=50)
+        await schedules.of(SYSTEM).create("soon", once(soon), action="send")
+        async with asyncio.timeout(PATIENCE_S):
+            await planned.wait()
+        planner.stop()
+        await running
+        await store.close()
+
+    asyncio.run(check())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -43,3 +45,13 @@ class Backoff:
     def reset(self) -> None:
         """Something worked."""
         self._next_s = 0.0
+
+
+def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
+    """Call it on the loop, from whatever thread; after the loop has ended, not at all."""
+
+    def hand_over(hint: str) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(call, hint)
+
+    return hand_over

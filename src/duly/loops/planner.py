@@ -12,8 +12,9 @@ import logging
 from dataclasses import dataclass, replace
 
 from duly.errors import BackendUnavailable
-from duly.loops.patience import Backoff, Signal
-from duly.plan_store import PlanReport, PlanRequest, PlanStore
+from duly.loops.patience import Backoff, Signal, in_loop
+from duly.plan_store import PlanReport, PlanRequest
+from duly.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,10 @@ _ROUND_S = 30.0
 class PlannerOptions:
     """How a planner plans."""
 
-    period_s: float = 1.0
+    period_s: float = 10.0
     """The longest wait between two looks."""
+    quick_period_s: float = 1.0
+    """The same where the backend sends no notices of new schedules."""
     look_ahead_s: float = 0.0
     """How long before its run time a job is made."""
     limit: int = 1_000
@@ -38,34 +41,44 @@ class PlannerOptions:
 class Planner:
     """The loop."""
 
-    def __init__(self, store: PlanStore, options: PlannerOptions | None = None) -> None:
+    def __init__(self, store: Store, options: PlannerOptions | None = None) -> None:
         self._store = store
-        self._options = PlannerOptions() if options is None else options
+        self._options = options = PlannerOptions() if options is None else options
+        has_notices = store.capabilities.notifies
+        self._period_s = options.period_s if has_notices else options.quick_period_s
         self._request = PlanRequest(
             look_ahead_ms=int(self._options.look_ahead_s * 1000),
             limit=self._options.limit,
             flows=self._options.flows,
         )
-        self._stopping = Signal()
+        self._wake = Signal()
         self._is_stopping = False
 
     def stop(self) -> None:
         """End after the current step."""
         self._is_stopping = True
-        self._stopping.set()
+        self._wake.set()
 
     async def run(self) -> None:
         """Plan until stopped."""
         backoff = Backoff()
-        pause_s = 0.0
-        while not await self._stopping.wait(pause_s):
-            try:
-                report = await self.run_once()
-                backoff.reset()
-                pause_s = self._pause_s(report)
-            except BackendUnavailable as error:
-                log.warning("planner: %s", error, extra={"event": "planner.unavailable"})
-                pause_s = backoff.next()
+        end_listening = self._store.listen(in_loop(asyncio.get_running_loop(), self._on_hint))
+        try:
+            while not self._is_stopping:
+                try:
+                    report = await self.run_once()
+                    backoff.reset()
+                    pause_s = self._pause_s(report)
+                except BackendUnavailable as error:
+                    log.warning("planner: %s", error, extra={"event": "planner.unavailable"})
+                    pause_s = backoff.next()
+                await self._wake.wait(pause_s)
+        finally:
+            end_listening()
+
+    def _on_hint(self, hint: str) -> None:
+        if hint in ("schedules:*", "queue:*"):
+            self._wake.set()
 
     async def run_once(self) -> PlanReport:
         """Plan until nothing is left that is due, or for so long; gives the sum of the steps."""
@@ -101,8 +114,8 @@ class Planner:
         due_ms = self._due_in_ms(report)
         # What is due still, after a round, is held by another planner or waits for a newer one.
         if due_ms is None or due_ms <= 0:
-            return self._options.period_s
-        return min(due_ms / 1000, self._options.period_s)
+            return self._period_s
+        return min(due_ms / 1000, self._period_s)
 
 
 def _sum(total: PlanReport, step: PlanReport) -> PlanReport:

@@ -26,7 +26,7 @@ from duly.loops.buffer import Buffer
 from duly.loops.caution import Caution
 from duly.loops.ends import Ends
 from duly.loops.leases import Leases
-from duly.loops.patience import Backoff, Signal
+from duly.loops.patience import Backoff, Signal, in_loop
 from duly.loops.slots import Bench, Interruption, Slot
 from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
 
@@ -126,7 +126,7 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped; raises WorkerStuck when handlers hold every slot, or outlive it."""
         loop = asyncio.get_running_loop()
-        end_listening = self._store.listen(_in_loop(loop, self._on_hint))
+        end_listening = self._store.listen(in_loop(loop, self._on_hint))
         feeding = asyncio.create_task(self._feed())
         beside = [
             asyncio.create_task(each)
@@ -348,13 +348,3 @@ def _pause_s(claims: Claims, idle_polls: Backoff) -> float:
         return pause_s
     # A millisecond more, so that the database's clock has passed the time for certain.
     return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, 1) / 1000)
-
-
-def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
-    """Call it on the loop, from whatever thread; after the loop has ended, not at all."""
-
-    def hand_over(hint: str) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(call, hint)
-
-    return hand_over

@@ -104,7 +104,9 @@ class MemoryStore(JobVerbs):
     ) -> list[ScheduleWritten | Refused]:
         """Store definitions with their index rows and events, in one transaction."""
         with self._transaction() as (tables, now_ms):
-            return [schedules.put(tables, now_ms, write) for write in writes]
+            answers = [schedules.put(tables, now_ms, write) for write in writes]
+        self._wake("schedules:*")
+        return answers
 
     def put_schedules_in(
         self,

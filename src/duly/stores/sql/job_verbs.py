@@ -163,5 +163,26 @@ class JobVerbs(Transactions):
         return await self._run(queues.release_lock, name, owner)
 
     def listen(self, wake: Wake) -> Callable[[], None]:
-        """Hear of new jobs, where the database passes messages."""
-        return self._dialect.listen(self._url, self._options, self._tables, wake) or (lambda: None)
+        """Hear of new jobs, where the database passes messages: one connection for all who do."""
+        with self._listening:
+            self._wakes.append(wake)
+            if self._end_listening is None:
+                self._end_listening = self._dialect.listen(
+                    self._url, self._options, self._tables, self._tell_all
+                )
+            else:
+                wake("queue:*")  # what it would have heard, had it listened from the start
+
+        def end() -> None:
+            with self._listening:
+                if wake in self._wakes:
+                    self._wakes.remove(wake)
+                if not self._wakes and self._end_listening is not None:
+                    self._end_listening()
+                    self._end_listening = None
+
+        return end
+
+    def _tell_all(self, hint: str) -> None:
+        for wake in list(self._wakes):
+            wake(hint)

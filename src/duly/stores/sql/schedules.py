@@ -130,6 +130,8 @@ class _Batch:
         insert_all(db, table, [each for k, each in documents.items() if k not in self._stored])
         update_all(db, table, "id", [each for k, each in documents.items() if k in self._stored])
         events.append(db, self._events)
+        if any(edit.row is not None for edit in self._after.values()):
+            db.dialect.tell(db, {"schedules:*"})
 
     def _write_rows(self, db: Db) -> None:
         """What stands under a key is written over, also when it is quarantined or foreign."""

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
@@ -19,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from duly.clock import Clock
 from duly.errors import BackendUnavailable
+from duly.job_store import Wake
 from duly.stores.sql import migrate
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Dialect
@@ -52,6 +54,9 @@ class Transactions:
         self._engine = dialect.engine(url, self._options)
         self._tables = dialect.tables(self._options.namespace)
         self._threads = ThreadPoolExecutor(self._options.connections, "duly-store")
+        self._listening = Lock()
+        self._wakes: list[Wake] = []
+        self._end_listening: Callable[[], None] | None = None
         self._prepare()
 
     def _prepare(self) -> None:
