@@ -1,0 +1,17 @@
+"""Fixtures of the unit tests: a clock that stands still, and an empty store on it."""
+
+import pytest
+from tests.samples import NOW
+
+from duly.stores.memory import MemoryStore
+from duly.testing import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock)
