@@ -22,7 +22,6 @@ PYTHON = ("src", "tests", "benchmarks", "examples")
 FileCheck = Callable[[File], Iterator[Complaint]]
 
 SOURCE_CHECKS: list[FileCheck] = [
-    source.file_length,
     source.constructor_width,
     source.clock_reads,
     source.environment_reads,
@@ -32,6 +31,7 @@ SOURCE_CHECKS: list[FileCheck] = [
     source.root_imports,
 ]
 PYTHON_CHECKS: list[FileCheck] = [
+    source.file_length,
     source.line_length,
     source.function_length,
     source.silent_handlers,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from msgspec import UNSET, UnsetType
 
@@ -120,10 +121,7 @@ class Admin:
         reason: str | None = None,
     ) -> ManyReport:
         """Cancel the jobs of a filter, newest first."""
-
-        async def wish(job_id: JobId) -> Job | JobRefused:
-            return await self._store.cancel_job(job_id, by=by, reason=reason)
-
+        wish = partial(self._store.cancel_job, by=by, reason=reason)
         return await self._many(which, before, limit, wish)
 
     async def retry_many(
@@ -138,12 +136,7 @@ class Admin:
     ) -> ManyReport:
         """Queue the dead jobs of a filter again; those of another state, where it names one."""
         dead = which if which.state is not None else replace(which, state=JobState.DEAD)
-
-        async def wish(job_id: JobId) -> Job | JobRefused:
-            return await self._store.retry_job(
-                job_id, reset_attempts=reset_attempts, by=by, reason=reason
-            )
-
+        wish = partial(self._store.retry_job, reset_attempts=reset_attempts, by=by, reason=reason)
         return await self._many(dead, before, limit, wish)
 
     async def delete_many(
@@ -156,10 +149,7 @@ class Admin:
         reason: str | None = None,
     ) -> ManyReport:
         """Empty the queued or ended jobs of a filter, newest first."""
-
-        async def wish(job_id: JobId) -> Job | JobRefused:
-            return await self._store.delete_job(job_id, by=by, reason=reason)
-
+        wish = partial(self._store.delete_job, by=by, reason=reason)
         return await self._many(which, before, limit, wish)
 
     async def cleanup(self, retention: Retention | None = None, limit: int = 1_000) -> int:

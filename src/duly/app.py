@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Self
 
 from duly.admin import Admin
@@ -54,13 +55,16 @@ class Duly:
         self._clock = clock
         self._aging_ms = int(priority_aging_s * 1000)
         self._store_options = store_options
-        self._is_open = False
+        self._opening = Lock()
+        self._opened: Store | None = None
 
-    @cached_property
+    @property
     def store(self) -> Store:
         """The database; opened when it is first asked for."""
-        self._is_open = True
-        return open_store(self.url, clock=self._clock, **self._store_options)
+        with self._opening:  # threads of sync callers may ask at once
+            if self._opened is None:
+                self._opened = open_store(self.url, clock=self._clock, **self._store_options)
+            return self._opened
 
     @cached_property
     def client(self) -> Client:
@@ -83,11 +87,12 @@ class Duly:
 
     async def close(self) -> None:
         """Let go of the database; closing twice is fine."""
-        if self._is_open:
-            self._is_open = False
-            await self.store.close()
-            for name in ("store", "client", "admin"):
+        with self._opening:
+            store, self._opened = self._opened, None
+            for name in ("client", "admin"):
                 self.__dict__.pop(name, None)
+        if store is not None:
+            await store.close()
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(lambda: self.store)

@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol, get_type_hints, overload
 
 import msgspec
@@ -117,17 +117,19 @@ class Action:
         return self.options.redact
 
     def encode(self, value: object) -> str:
-        """An input as JSON text; one that does not fit is refused."""
+        """An input as JSON text; one that does not fit is refused, here and not when it runs."""
         if self._input_name is None:
             if value is not None:
                 raise InvalidInput(f"action {self.name} takes no input")
             return "null"
-        if self._schema is None or not self._schema.holds(value):
-            text = msgspec.json.encode(plain(f"input of {self.name}", value)).decode()
-            if self._schema is not None:
-                self._schema.read(text)
-            return text
-        return msgspec.json.encode(self._schema.plain(value)).decode()
+        schema = self._schema
+        if schema is None:
+            return msgspec.json.encode(plain(f"input of {self.name}", value)).decode()
+        if not schema.holds(value):  # words from outside: unknown ones are refused
+            value = schema.parse(msgspec.json.encode(plain(f"input of {self.name}", value)))
+        text = msgspec.json.encode(schema.plain(value)).decode()
+        schema.read(text)
+        return text
 
     def decode(self, text: str) -> object:
         """The input of its JSON text."""
@@ -230,8 +232,3 @@ def _parameters(
 
 def _has_schema(kind: type[Any]) -> bool:
     return kind not in (object, str, int, float, bool, dict, list, bytes, datetime)
-
-
-def utc(ms: int) -> datetime:
-    """An instant as an aware datetime."""
-    return datetime.fromtimestamp(ms / 1000, tz=UTC)

@@ -109,9 +109,10 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         for what in ("key", "correlation_id"):
             if getattr(self, what) is not None:
                 check_text(what, getattr(self, what))
-        if len(self.input) > MAX_INPUT_BYTES:
+        size = len(self.input) if self.input.isascii() else len(self.input.encode())
+        if size > MAX_INPUT_BYTES:
             raise InvalidInput(
-                f"input of job {self.id} has {len(self.input)} bytes; allowed: {MAX_INPUT_BYTES}. "
+                f"input of job {self.id} has {size} bytes; allowed: {MAX_INPUT_BYTES}. "
                 "Store large things elsewhere and pass where they are"
             )
         _check_number("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)

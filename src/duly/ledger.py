@@ -53,7 +53,7 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     _S.SUCCEEDED: frozenset(),
     _S.SKIPPED: frozenset({_S.PLANNED}),
     _S.MISSED: frozenset({_S.PLANNED}),
-    _S.WITHDRAWN: _COMES,
+    _S.WITHDRAWN: _COMES | {_S.QUARANTINED},
     _S.DENIED: frozenset(),
     _S.QUARANTINED: _COMES,
 }
@@ -72,8 +72,8 @@ def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:
 
 _FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
     JobState.PROCESSING: {_S.PLANNED: _S.FIRED},
-    JobState.SUCCEEDED: {_S.PLANNED: _S.SUCCEEDED, _S.FIRED: _S.SUCCEEDED},
-    JobState.DEAD: {_S.PLANNED: _S.FAILED, _S.FIRED: _S.FAILED},
+    JobState.SUCCEEDED: {_S.FIRED: _S.SUCCEEDED},
+    JobState.DEAD: {_S.FIRED: _S.FAILED},
     # Taken away before it began, it never ran; after that, it did not come to its end.
     JobState.CANCELLED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},
     JobState.DELETED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},

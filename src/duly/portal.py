@@ -43,13 +43,6 @@ class Portal:
                 ).start()
             return self._loop
 
-    def close(self) -> None:
-        """End the loop; the next call starts another."""
-        with self._lock:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
-
 
 class Sync:
     """An object whose awaitable answers are waited for."""

@@ -128,7 +128,7 @@ class FaultyApp(Duly):
 
     def worker(self, options: WorkerOptions | None = None) -> Worker:
         if os.environ.get("DULY_FAULT_PHASE"):
-            self.__dict__["store"] = PhasedStore(self.store)
+            self._opened = cast(Store, PhasedStore(self.store))
         return super().worker(replace(options or WorkerOptions(), stubborn_s=0.5))
 
 

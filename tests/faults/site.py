@@ -18,10 +18,10 @@ from typing import Any, Self, TypeVar
 
 from duly.client import Client
 from duly.errors import BackendUnavailable
-from duly.flows import utc
 from duly.jobs import FINAL, JobId
 from duly.store import Store
 from duly.stores import open_store
+from duly.triggers.instants import from_ms
 from tests.faults.application import app
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Site:
 
     def at(self, seconds: float) -> datetime:
         """So long from now, by the clock that decides."""
-        return utc(self.run(self.store.now_ms()) + int(seconds * 1000))
+        return from_ms(self.run(self.store.now_ms()) + int(seconds * 1000))
 
     def start(self, *, is_kept: bool = False, **environment: str) -> WorkerProcess:
         """A worker process; the rest are its environment variables."""

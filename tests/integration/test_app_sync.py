@@ -89,7 +89,7 @@ async def test_running_works_drains_and_closes(any_url: str) -> None:
         await app.client.enqueue("work.last", priority=-1)
         await done.wait()
     assert sorted(seen) == list(range(5))
-    assert "store" not in app.__dict__
+    assert app._opened is None
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     if any_url != "memory:":
         async with app:
@@ -106,7 +106,7 @@ async def test_an_error_in_the_block_ends_the_loops() -> None:
         async with app.running():
             raise LookupError("planted")
     assert raised.group_contains(LookupError, match="planted")
-    assert "store" not in app.__dict__
+    assert app._opened is None
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 

@@ -170,6 +170,23 @@ async def test_progress_is_kept_beside_the_running_job(any_url: str) -> None:
 
 
 @in_loop
+async def test_the_last_word_of_a_short_job_is_kept(any_url: str) -> None:
+    flow = Flow("work")
+
+    @flow.action
+    async def copy(ctx: Context) -> None:
+        ctx.progress(100, "done")
+
+    app, store = open_app(any_url, flow)
+    async with app, working(app):
+        (job,) = await store.ended(*await enqueue(app, copy, [None]))
+        assert (job.state, job.progress) == (
+            JobState.SUCCEEDED,
+            '{"percent":100,"message":"done"}',
+        )
+
+
+@in_loop
 async def test_unknown_actions_are_left_for_others(any_url: str) -> None:
     app, store = open_app(any_url, outcome_flow())
     async with app:

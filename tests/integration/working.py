@@ -90,7 +90,7 @@ def open_app(url: str, *flows: Flow, clock: Clock | None = None) -> tuple[Duly, 
     """An application whose store is watched."""
     app = Duly(url, flows=flows, clock=clock)
     watched = Watched(app.store)
-    app.__dict__["store"] = cast(Store, watched)
+    app._opened = cast(Store, watched)
     return app, watched
 
 

@@ -435,3 +435,27 @@ def test_a_running_job_cannot_be_deleted(client: Client, store: RecordingStore) 
 
 def _literal(words: str) -> str:
     return "".join(f"[{letter}]" if letter in "$.?()[" else letter for letter in words)
+
+
+WRONG: Any = 5
+MANY: Any = "many"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [Letter(WRONG), Letter("ada", MANY), {"to": "ada", "lnes": 2}, {"lines": 2}, "ada"],
+    ids=str,
+)
+def test_an_input_that_does_not_fit_is_refused_before_it_is_stored(given: object) -> None:
+    store = MemoryStore(ManualClock(NOW))
+    with pytest.raises(InvalidInput):
+        run(Client(store).enqueue(send, given))
+    assert run(store.count_jobs()) == []
+
+
+def test_words_from_outside_are_stored_as_the_action_would_write_them() -> None:
+    store = MemoryStore(ManualClock(NOW))
+    answer = run(Client(store).enqueue(send, {"to": "ada"}))
+    job = run(store.get_job(answer.job_id))
+    assert job is not None
+    assert send.decode(job.input) == Letter("ada")

@@ -161,3 +161,10 @@ def test_aging_is_what_a_point_of_priority_is_worth(
 @given(instants, priorities, agings)
 def test_place_fits_into_a_column(at_ms: int, priority: int, aging_ms: int) -> None:
     assert -(2**63) <= place_of(priority, at_ms, aging_ms) < 2**63
+
+
+def test_an_input_is_measured_in_bytes() -> None:
+    half = MAX_INPUT_BYTES // 2
+    assert NewJob(id=JobId("a"), action="a.b", input="ä" * half).input
+    with pytest.raises(InvalidInput, match="bytes"):
+        NewJob(id=JobId("a"), action="a.b", input="ä" * (half + 1))

@@ -38,8 +38,6 @@ class Ends:
 
     def add(self, finish: Finish) -> None:
         """Take an end; it is stored soon."""
-        if self._notes:
-            self._notes.pop(finish.job_id, None)
         if not self._finishes:
             self._nothing.clear()
             self._something.set()
@@ -60,8 +58,8 @@ class Ends:
             while True:
                 await self._something.wait(1.0)
                 try:
-                    await self._store_finishes()
                     await self._store_notes()
+                    await self._store_finishes()
                     backoff.reset()
                 except BackendUnavailable as error:
                     log.warning("finish: %s", error, extra={"event": "worker.unavailable"})
@@ -72,6 +70,7 @@ class Ends:
 
     async def _store_finishes(self) -> None:
         while self._finishes:
+            await self._store_notes()  # an ended job takes no more
             batch = self._finishes[:_MOST]
             refused = await self._store.finish(batch)
             del self._finishes[: len(batch)]

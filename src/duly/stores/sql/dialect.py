@@ -34,6 +34,8 @@ class Dialect(Hashable, Protocol):
 
     name: str
     """Of its migration files."""
+    passes_messages: bool
+    """Whether tell() reaches other processes."""
     lock: str
     """At the end of a SELECT: hold the rows until the transaction ends."""
     skip_locked: str

@@ -49,6 +49,7 @@ class PostgresqlDialect:
     """The differences of PostgreSQL."""
 
     name = "postgresql"
+    passes_messages = True
     lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     add_jobs = staticmethod(postgresql_jobs.add_jobs)

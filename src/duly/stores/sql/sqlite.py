@@ -57,6 +57,7 @@ class SqliteDialect:
     """The differences of SQLite."""
 
     name = "sqlite"
+    passes_messages = False
     lock = ""
     skip_locked = ""
     add_jobs = staticmethod(sqlite_jobs.add_jobs)

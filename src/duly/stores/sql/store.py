@@ -5,9 +5,8 @@ Verbs are plain functions of a connection; `transactions` runs them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
@@ -32,14 +31,6 @@ from duly.stores.sql import documents, events, index, ledger, plans, reconcile, 
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_verbs import JobVerbs
 
-log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-RACES = 5
-"""How often a verb that lost a race is run again."""
-
 
 class SqlStore(JobVerbs):
     """Every verb of the port on one relational database."""
@@ -51,7 +42,7 @@ class SqlStore(JobVerbs):
             joins_transaction=True,
             many_processes=True,
             has_clock=True,
-            notifies=self._dialect.skip_locked != "" and self._options.notifications,
+            notifies=self._dialect.passes_messages and self._options.notifications,
         )
 
     async def now_ms(self) -> int:

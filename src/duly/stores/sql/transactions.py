@@ -89,6 +89,8 @@ class Transactions:
         await asyncio.get_running_loop().run_in_executor(None, self._release)
 
     def _release(self) -> None:
+        if self._end_listening is not None:
+            self._end_listening()
         self._threads.shutdown(wait=True)
         self._engine.dispose()
 
