@@ -19,6 +19,12 @@ from duly.triggers.instants import END_MS, STORED_FROM_MS
 JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 Delivery = Literal["at_least_once", "at_most_once"]
+Turn = Literal["asks", "waits"]
+"""How a job comes to its schedule's running marker: its overlap policy decides, or it waits.
+
+What was caught up or backfilled waits. A job without a turn needs none: it has no schedule, or its
+schedule allows overlap.
+"""
 
 DEFAULT_QUEUE = "default"
 SYSTEM_WORKSPACE = "system"
@@ -99,6 +105,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl_ms: int = KEY_TTL_MS
     schedule_id: str | None = None
     nominal_ms: int | None = None
+    policies: str | None = None
+    """Of its schedule, in their compact form; they count when its time comes."""
+    turn: Turn | None = None
+    in_line: bool = False
+    """It stays scheduled until the one before it has ended, whatever its run time."""
     correlation_id: str | None = None
     metadata: str | None = None
     """JSON text of facts that anybody may see."""
@@ -163,6 +174,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     schedule_id: str | None
     nominal_ms: int | None
+    policies: str | None
+    turn: Turn | None
+    in_line: bool
+    """It waits until an earlier run of its schedule has ended."""
     correlation_id: str | None
     metadata: str | None
     input: str

@@ -47,7 +47,8 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
     # Posted again is a transition of its own: it has a new lease.
     _S.DISPATCHING: frozenset({_S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.DENIED}),
-    _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED}),
+    # Authorisation is asked when a worker is about to start it.
+    _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED, _S.DENIED}),
     # An operator may revive a dead job.
     _S.FAILED: frozenset({_S.FIRED}),
     _S.SUCCEEDED: frozenset(),

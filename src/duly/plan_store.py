@@ -5,15 +5,41 @@ As in `store`: every verb is one step; times are integer milliseconds by the dat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY
 from duly.ledger import Occurrence
-from duly.schedules import ScheduleId
+from duly.retries import RetryPolicy
+from duly.schedules import Schedule, ScheduleId
 
 MAX_PLAN = 5_000
 NO_DEFINITION = "no definition is stored for it"
 """Why a row that has no schedule is quarantined: nobody can say what to run."""
+RUN_NOW, BACKFILL, PAUSED = "run_now", "backfill", "paused"
+"""Reasons in the ledger: somebody asked for an extra; for a past time; times during a pause."""
+LEDGER_MS = 90 * 86_400_000
+"""How long the ledger is kept: what lies before may have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDefaults:
+    """How the jobs of an action run where the schedule says nothing of its own."""
+
+    queue: str = DEFAULT_QUEUE
+    retry: RetryPolicy = DEFAULT_RETRY
+    timeout_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """What every verb that makes jobs of schedules goes by; fixed when the store is opened."""
+
+    look_ahead_ms: int = 60_000
+    """A write whose next time comes so soon plans it in its own transaction."""
+    actions: Mapping[str, ActionDefaults] = field(default_factory=dict)
+    """By full name; an action that is not named has the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +63,37 @@ class PlanReport:
     """Jobs made."""
     missed: int = 0
     """Nominal times swallowed by misfire policies."""
+    skipped: int = 0
+    """Occurrences that came while an earlier one had not ended."""
     finished: int = 0
     quarantined: int = 0
     next_run_at_ms: int | None = None
     """Of the rows that are left, the first run time; None: there are none."""
     now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Past times that shall run after all."""
+
+    schedule_id: ScheduleId
+    from_ms: int
+    to_ms: int
+    """Not included."""
+    limit: int = 1_000
+    """Nominal times in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillReport:
+    """What one step of a backfill did."""
+
+    planned: int
+    """Jobs made."""
+    left_alone: int
+    """Times that had run, or are about to."""
+    next_from_ms: int | None
+    """Where the next step begins; None: done."""
 
 
 class PlanStore(Protocol):
@@ -58,3 +110,23 @@ class PlanStore(Protocol):
         self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
     ) -> list[Occurrence]:
         """One page of a schedule's ledger by nominal time, newest first, before an instant."""
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+
+    async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+        """Make one extra occurrence; None: there is no such schedule.
+
+        The same request gives the same occurrence. The overlap policy decides, so it may be
+        skipped. Misfires, pauses and the runs that are left do not concern it.
+        """
+
+    async def backfill(self, request: Backfill) -> BackfillReport | None:
+        """Plan past times that are withdrawn, missed, skipped or not in the ledger; idempotent.
+
+        None: there is no such schedule. InvalidInput: the range reaches behind LEDGER_MS, or into
+        the future.
+        """
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed, as many as its policy says; else None."""

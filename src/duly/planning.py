@@ -194,6 +194,8 @@ def _misfires(
     first_ms, offset_ms = row.nominal_ms, row.run_at_ms - row.nominal_ms
     keep = _keep(misfire, row.runs_left)
     newest = _newest(row.trigger, first_ms, before_ms, keep + 1)
+    if misfire.kind == "run_once" and _is_due(row.trigger, newest[-1], now_ms - offset_ms):
+        keep = 0  # the one that is on time is the one that runs
     # Of a young outage all are kept, and then there is none before them.
     kept = newest[-keep:] if keep else ()
     if misfire.kind == "catch_up":
@@ -216,6 +218,13 @@ def _misfires(
             PlannedOccurrence(row.schedule_id, ms, ms, 1, run_at_ms, _PLANNED, misfire.kind)
         )
     return made, newest[-1]
+
+
+@lru_cache(maxsize=4_096)
+def _is_due(text: str, after_ms: int, until_ms: int) -> bool:
+    """Whether there is a later time that has come."""
+    found = trigger_of(text).next_after_ms(after_ms)
+    return found is not None and found <= until_ms
 
 
 def _keep(misfire: Misfire, runs_left: int | None) -> int:

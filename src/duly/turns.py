@@ -1,0 +1,103 @@
+"""Station 5: overlap and lateness, decided when the time of a schedule's job has come. Pure.
+
+One job of a schedule at a time holds its running marker, from queued to its end, retries included.
+A job whose time has come takes the marker, gets in line for it, or is skipped; one whose time came
+too long ago, because nobody was there to queue it, is treated by the misfire policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from duly.jobs import JobId, Turn
+from duly.schedules import Overlap, Policies
+
+
+class Asking(NamedTuple):
+    """A job whose time has come."""
+
+    job_id: JobId
+    turn: Turn
+    overlap: Overlap
+
+
+@dataclass(slots=True)
+class Turns:
+    """What becomes of the jobs of one schedule whose time has come."""
+
+    holder: JobId | None
+    """Who has the marker after this."""
+    is_new: bool = False
+    """Whether the holder is one of those who asked: it is queued."""
+    in_line: list[JobId] = field(default_factory=list)
+    """Of those who asked: they stay scheduled until it is their turn."""
+    skipped: dict[JobId, str] = field(default_factory=dict)
+    """Those who asked, or stood in line, and the reason."""
+    cancels: JobId | None = None
+    """The holder, if it is to be asked to stop."""
+
+
+def decide_turns(
+    asking: Sequence[Asking], holder: JobId | None, line: Sequence[Asking] = ()
+) -> Turns:
+    """Let jobs of one schedule ask in order of their times; `line` stands there already."""
+    turns = Turns(holder)
+    standing = list(line)
+    for each in asking:
+        if turns.holder is None:
+            turns.holder, turns.is_new = each.job_id, True
+            continue
+        if each.turn == "asks" and not _may_stand(each, standing, turns):
+            turns.skipped[each.job_id] = _in_the_way(turns.holder)
+            continue
+        standing.append(each)
+        turns.in_line.append(each.job_id)
+    return turns
+
+
+def _may_stand(each: Asking, standing: list[Asking], turns: Turns) -> bool:
+    if each.overlap == "buffer_one":
+        return not any(other.turn == "asks" for other in standing)
+    if each.overlap != "cancel_running":
+        return False
+    if not turns.is_new:
+        turns.cancels = turns.holder
+    # The newest takes the place of those who waited for the same.
+    for other in [other for other in standing if other.turn == "asks"]:
+        standing.remove(other)
+        if other.job_id in turns.in_line:
+            turns.in_line.remove(other.job_id)
+        turns.skipped[other.job_id] = f"job {each.job_id} came after it"
+    return True
+
+
+def _in_the_way(holder: JobId | None) -> str:
+    return f"job {holder} had not ended"
+
+
+class Unstarted(NamedTuple):
+    """A job of a schedule whose time has come, before it is queued."""
+
+    job_id: JobId
+    run_at_ms: int
+    turn: Turn | None
+
+
+def decide_late(jobs: Sequence[Unstarted], policies: Policies, now_ms: int) -> set[JobId]:
+    """Which jobs of one schedule are missed, since their time came longer ago than the grace.
+
+    As in planning: the newest are kept, as many as the policy says; a misfire that would run once
+    gives way to one that is on time. What waits its turn was asked for late, and is never missed.
+    """
+    asking = sorted((job for job in jobs if job.turn != "waits"), key=lambda job: job.run_at_ms)
+    late = [job for job in asking if job.run_at_ms < now_ms - policies.grace_ms]
+    misfire = policies.misfire
+    kept: list[Unstarted] = []
+    if misfire.kind == "run_once" and len(late) == len(asking):
+        kept = late[-1:]
+    elif misfire.kind == "catch_up":
+        young = [job for job in late if now_ms - job.run_at_ms <= misfire.max_age_ms]
+        kept = young[-misfire.limit :]
+    return {job.job_id for job in late} - {job.job_id for job in kept}
