@@ -77,10 +77,10 @@ class SqlitePlace:
     def refill(self, backlog: Backlog) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for part in reversed(backlog.parts):
-            self._connection.execute(f"DELETE FROM {part.table}")  # noqa: S608
+            self._connection.execute(f"DELETE FROM {part.table}")
         for part in backlog.parts:
             statement = (
-                f"INSERT INTO {part.table} ({', '.join(part.columns)}) "  # noqa: S608
+                f"INSERT INTO {part.table} ({', '.join(part.columns)}) "
                 f"VALUES ({', '.join('?' * len(part.columns))})"
             )
             self._connection.executemany(statement, part.rows)

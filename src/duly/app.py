@@ -28,6 +28,7 @@ from duly.loops import (
     Worker,
     WorkerOptions,
 )
+from duly.plan_store import ActionDefaults, PlanSettings
 from duly.portal import Portal, Sync
 from duly.store import Store
 from duly.stores import open_store
@@ -47,6 +48,7 @@ class Duly:
         flows: Collection[Flow] = (),
         clock: Clock | None = None,
         priority_aging_s: float = 0,
+        look_ahead_s: float = 60,
         **store_options: Any,
     ) -> None:
         self.url = url
@@ -54,6 +56,7 @@ class Duly:
         self.actions = actions_of(flows)
         self._clock = clock
         self._aging_ms = int(priority_aging_s * 1000)
+        self._look_ahead_s = look_ahead_s
         self._store_options = store_options
         self._opening = Lock()
         self._opened: Store | None = None
@@ -63,8 +66,20 @@ class Duly:
         """The database; opened when it is first asked for."""
         with self._opening:  # threads of sync callers may ask at once
             if self._opened is None:
-                self._opened = open_store(self.url, clock=self._clock, **self._store_options)
+                self._opened = open_store(
+                    self.url, clock=self._clock, planning=self._planning(), **self._store_options
+                )
             return self._opened
+
+    def _planning(self) -> PlanSettings:
+        """What schedules' jobs take from the actions."""
+        return PlanSettings(
+            look_ahead_ms=int(self._look_ahead_s * 1000),
+            actions={
+                name: ActionDefaults(action.queue, action.retry, action.timeout_ms)
+                for name, action in self.actions.items()
+            },
+        )
 
     @cached_property
     def client(self) -> Client:
@@ -118,6 +133,8 @@ class Duly:
     def planner(self, options: PlannerOptions | None = None) -> Planner:
         """A planner for this application's flows, unless told others; `run()` it."""
         options = PlannerOptions() if options is None else options
+        if options.look_ahead_s is None:
+            options = replace(options, look_ahead_s=self._look_ahead_s)
         if options.flows is None:
             # Rows of flows that nobody here knows belong to another application or release.
             options = replace(options, flows=tuple(flow.name for flow in self.flows))

@@ -159,8 +159,7 @@ class Lock(NamedTuple):
 Wake = Callable[[str], None]
 """Called, from any thread, with `queue:<name>` or `cancel:<job id>`: a hint, never needed.
 
-`queue:*` says that hints may have been missed until now; `schedules:*`, that index rows were
-written.
+`queue:*` says that hints may have been missed until now.
 """
 
 

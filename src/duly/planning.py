@@ -193,7 +193,7 @@ def _misfires(
     """
     first_ms, offset_ms = row.nominal_ms, row.run_at_ms - row.nominal_ms
     keep = _keep(misfire, row.runs_left)
-    newest = _newest(row.trigger, first_ms, before_ms, keep + 1)
+    newest = newest_times(row.trigger, first_ms, before_ms, keep + 1)
     if misfire.kind == "run_once" and _is_due(row.trigger, newest[-1], now_ms - offset_ms):
         keep = 0  # the one that is on time is the one that runs
     # Of a young outage all are kept, and then there is none before them.
@@ -203,7 +203,7 @@ def _misfires(
     made = []
     if len(kept) < len(newest):
         last_ms = newest[len(newest) - len(kept) - 1]
-        count = _count(row.trigger, first_ms, last_ms)
+        count = count_times(row.trigger, first_ms, last_ms)
         state = OccurrenceState.MISSED
         made.append(
             PlannedOccurrence(
@@ -239,7 +239,7 @@ def _keep(misfire: Misfire, runs_left: int | None) -> int:
 
 
 @lru_cache(maxsize=64)
-def _newest(text: str, first_ms: int, before_ms: int, most: int) -> tuple[int, ...]:
+def newest_times(text: str, first_ms: int, before_ms: int, most: int) -> tuple[int, ...]:
     """The newest times, in order, among those from `first_ms` on and before `before_ms`.
 
     Cached because rows of one rule come out of an outage together.
@@ -268,7 +268,7 @@ def _newest(text: str, first_ms: int, before_ms: int, most: int) -> tuple[int, .
 
 
 @lru_cache(maxsize=4_096)
-def _count(text: str, first_ms: int, last_ms: int) -> int:
+def count_times(text: str, first_ms: int, last_ms: int) -> int:
     """How many times lie from one to another, both counted; MAX_MISSED may mean "at least"."""
     rule = trigger_of(text)
     count, found = 1, rule.next_after_ms(first_ms)

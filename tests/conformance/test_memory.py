@@ -1,14 +1,10 @@
 """The memory store passes every suite."""
 
-import msgspec
 import pytest
 
 from duly.errors import InvalidInput
-from duly.ledger import OccurrenceState
 from duly.store import Store
 from duly.stores import MemoryStore
-from duly.stores.memory.tables import LedgerEntry
-from duly.testing import ManualClock
 from duly.testing.conformance import (
     DocumentConformance,
     FairnessConformance,
@@ -25,9 +21,6 @@ from duly.testing.conformance import (
     StoreConformance,
     TransactionConformance,
 )
-from duly.testing.conformance.plan_samples import only_occurrence, plan
-from duly.testing.conformance.samples import a_write, put
-from duly.testing.conformance.suite import case
 
 
 class MemoryBackend(StoreConformance):
@@ -61,22 +54,7 @@ class TestLocks(MemoryBackend, LockConformance):
 
 
 class TestPlanning(MemoryBackend, PlanningConformance):
-    @case
-    async def test_withdrawn_time_is_planned_again(self, clock: ManualClock) -> None:
-        """Put there by hand until an edit can do it."""
-        store = MemoryStore(clock)
-        (written,) = await put(store, a_write())
-        assert written.row is not None
-        clock.advance(hours=1)
-        await plan(store)
-        (key, entry), *_ = store._tables.ledger.items()
-        withdrawn = msgspec.structs.replace(entry.occurrence, state=OccurrenceState.WITHDRAWN)
-        store._tables.ledger[key] = LedgerEntry(withdrawn)
-        store._tables.put_row(written.row)
-        assert (await plan(store)).planned == 1
-        occurrence = await only_occurrence(store)
-        assert occurrence.state is OccurrenceState.PLANNED
-        assert occurrence.job_id not in (None, withdrawn.job_id)
+    pass
 
 
 class TestTransactions(MemoryBackend, TransactionConformance):

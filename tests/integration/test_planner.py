@@ -25,10 +25,10 @@ from duly.occurrences import IndexRow, trigger_text
 from duly.plan_store import PlanReport, PlanRequest
 from duly.planning import MAX_PLANNED
 from duly.resources import ScheduleCollection
+from duly.retries import RetryPolicy
 from duly.schedules import Misfire, Policies, ScheduleId
 from duly.scopes import SYSTEM, user, workspace
 from duly.store import Capabilities
-from duly.stores import open_store
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every, once
@@ -38,7 +38,7 @@ from tests.integration.working import in_loop, open_app
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 START_MS = to_ms(START)
 FOREVER_S = 3_600.0
-PATIENCE_S = 20.0
+A_MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def states(app: Duly, schedule_id: ScheduleId) -> list[str]:
 async def test_every_occurrence_runs_once(url: str) -> None:
     flow, seen = noting_flow()
     clock = ManualClock(START)
-    app = Duly(url, flows=[flow], clock=clock)
+    app = Duly(url, flows=[flow], clock=clock, look_ahead_s=0)
     async with app:
         ours = schedules(app)
         ticking = await ours.of(SYSTEM).create(
@@ -103,9 +103,13 @@ async def test_every_occurrence_runs_once(url: str) -> None:
 async def test_five_planners_make_one_job_for_each_interval(url: str) -> None:
     flow, _ = noting_flow()
     clock = ManualClock(START)
-    app = Duly(url, flows=[flow], clock=clock)
+    app = Duly(url, flows=[flow], clock=clock, look_ahead_s=0)
     async with app:
-        made = await schedules(app).of(SYSTEM).create("tick", every(seconds=30), action="note")
+        made = await (
+            schedules(app)
+            .of(SYSTEM)
+            .create("tick", every(seconds=30), action="note", policies=Policies(overlap="allow"))
+        )
         planners = [app.planner() for _ in range(5)]
         for _ in range(20):
             clock.advance(seconds=30)
@@ -119,7 +123,7 @@ async def test_five_planners_make_one_job_for_each_interval(url: str) -> None:
 async def test_an_outage_is_caught_up_as_the_policy_says(url: str) -> None:
     flow, seen = noting_flow()
     clock = ManualClock(START)
-    app = Duly(url, flows=[flow], clock=clock)
+    app = Duly(url, flows=[flow], clock=clock, look_ahead_s=0)
     kinds: dict[str, Misfire] = {
         "latest": Misfire(),
         "none": Misfire("skip"),
@@ -157,8 +161,8 @@ async def test_an_application_runs_its_schedules(url: str) -> None:
     async with app.running(worker=quick, planner=PlannerOptions(period_s=0.05)):
         made = await schedules(app).of(SYSTEM).create("tick", every(seconds=1), action="note")
         await began.wait()
-        (job, *_) = await app.store.list_jobs(JobFilter(schedule_id=made.id))
-        assert job.created_at_ms >= job.run_at_ms
+        (first, *_) = reversed(await app.store.list_occurrences(made.id))
+        assert (first.fired_at_ms or 0) >= first.run_at_ms
 
 
 @in_loop
@@ -227,8 +231,8 @@ async def test_a_round_drains_what_is_due() -> None:
 async def test_a_row_with_more_times_than_a_plan_holds_is_drained() -> None:
     flow, _ = noting_flow()
     clock = ManualClock(START)
-    app = Duly("memory:", flows=[flow], clock=clock)
-    patient = Policies(grace_ms=24 * 3_600_000)
+    app = Duly("memory:", flows=[flow], clock=clock, look_ahead_s=0)
+    patient = Policies(grace_ms=24 * 3_600_000, overlap="allow")
     times = 2 * MAX_PLANNED + 5
     async with app:
         await (
@@ -244,7 +248,7 @@ async def test_a_row_with_more_times_than_a_plan_holds_is_drained() -> None:
 @in_loop
 async def test_the_look_ahead_is_in_seconds() -> None:
     flow, _ = noting_flow()
-    app = Duly("memory:", flows=[flow], clock=ManualClock(START))
+    app = Duly("memory:", flows=[flow], clock=ManualClock(START), look_ahead_s=0)
     async with app:
         made = await schedules(app).of(SYSTEM).create("tick", every(seconds=10), action="note")
         report = await app.planner(PlannerOptions(look_ahead_s=25)).run_once()
@@ -326,7 +330,7 @@ def test_it_waits_for_the_next_row_and_never_longer_than_its_period(
 async def test_it_wakes_when_a_row_is_due() -> None:
     """With a period of an hour, only the row's own time can have woken it."""
     flow, _ = noting_flow()
-    app, store = open_app("memory:", flow)
+    app, store = open_app("memory:", flow, look_ahead_s=0)
     async with app:
         made = await schedules(app).of(SYSTEM).create("tick", every(seconds=1), action="note")
         planner = app.planner(PlannerOptions(period_s=FOREVER_S))
@@ -394,23 +398,35 @@ async def test_a_planner_stops_while_it_waits() -> None:
         await running
 
 
-def test_a_new_schedule_wakes_a_planner_that_sleeps() -> None:
-    """It would look again after ten seconds only; the notice is what brings it."""
+@in_loop
+async def test_what_is_stored_inside_the_look_ahead_is_never_late() -> None:
+    """No planner runs: the write itself makes the job."""
+    flow, _ = noting_flow()
+    app = Duly("memory:", flows=[flow], clock=ManualClock(START))
+    async with app:
+        soon = await schedules(app).of(SYSTEM).create("soon", once(START + A_MINUTE), action="note")
+        late = START + A_MINUTE + timedelta(milliseconds=1)
+        later = await schedules(app).of(SYSTEM).create("later", once(late), action="note")
+        (job,) = await app.store.list_jobs(JobFilter(schedule_id=soon.id))
+        assert (job.state, job.run_at_ms) == (JobState.SCHEDULED, START_MS + 60_000)
+        assert await app.store.list_jobs(JobFilter(schedule_id=later.id)) == []
 
-    async def check() -> None:
-        store = open_store("memory:")
-        planner = Planner(store, PlannerOptions(period_s=600))
-        running = asyncio.create_task(planner.run())
-        planned = asyncio.Event()
-        store.listen(lambda hint: planned.set() if hint == "queue:default" else None)
-        await asyncio.sleep(0)
-        schedules = ScheduleCollection(store, "reminders")
-        soon = datetime.now(UTC) + timedelta(milliseconds=50)
-        await schedules.of(SYSTEM).create("soon", once(soon), action="send")
-        async with asyncio.timeout(PATIENCE_S):
-            await planned.wait()
-        planner.stop()
-        await running
-        await store.close()
 
-    asyncio.run(check())
+@in_loop
+async def test_jobs_take_from_the_action_what_the_schedule_leaves_open() -> None:
+    flow = Flow("work")
+
+    @flow.action(queue="mail", timeout_s=7, retry=RetryPolicy(attempts=9))
+    async def note() -> None: ...
+
+    app = Duly("memory:", flows=[flow], clock=ManualClock(START))
+    own = Policies(timeout_ms=1_234, retry=RetryPolicy(attempts=2))
+    async with app:
+        for name, policies in (("usual", Policies()), ("own", own)):
+            await (
+                schedules(app)
+                .of(SYSTEM)
+                .create(name, once(START + A_MINUTE), action="note", policies=policies)
+            )
+        jobs = await app.store.list_jobs(JobFilter(queue="mail"))
+    assert sorted((job.timeout_ms, job.max_attempts) for job in jobs) == [(1_234, 2), (7_000, 9)]

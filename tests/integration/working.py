@@ -86,9 +86,11 @@ class Watched:
                 await self._changed.wait()
 
 
-def open_app(url: str, *flows: Flow, clock: Clock | None = None) -> tuple[Duly, Watched]:
+def open_app(
+    url: str, *flows: Flow, clock: Clock | None = None, look_ahead_s: float = 60
+) -> tuple[Duly, Watched]:
     """An application whose store is watched."""
-    app = Duly(url, flows=flows, clock=clock)
+    app = Duly(url, flows=flows, clock=clock, look_ahead_s=look_ahead_s)
     watched = Watched(app.store)
     app._opened = cast(Store, watched)
     return app, watched

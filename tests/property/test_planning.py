@@ -97,7 +97,8 @@ def model(row: IndexRow, now_ms: int, until_ms: int) -> tuple[list[int], list[in
     if misfire.kind == "skip":
         kept = []
     elif misfire.kind == "run_once":
-        kept = late[-1:]
+        # One that is on time, and whose time has come, runs in its place.
+        kept = [] if any(ms + offset <= now_ms for ms in times[len(late) :]) else late[-1:]
     else:
         most = misfire.limit if left is None else min(left, misfire.limit)
         young = [ms for ms in late if ms + offset >= now_ms - misfire.max_age_ms]

@@ -22,7 +22,7 @@ MATRIX = {
     None: "         x  x  x  .  .  x  x  .  x  x",
     "planned": "    .  .  x  .  .  x  x  x  x  .",
     "dispatching": ".  x  x  .  x  x  .  .  x  .",
-    "fired": "      .  .  .  x  x  .  .  .  .  .",
+    "fired": "      .  .  .  x  x  .  .  .  x  .",
     "succeeded": "  .  .  .  .  .  .  .  .  .  .",
     "failed": "     .  .  x  .  .  .  .  .  .  .",
     "skipped": "    x  .  .  .  .  .  .  .  .  .",

@@ -107,7 +107,7 @@ def test_a_row_makes_so_many_and_stays_due() -> None:
 def test_start_and_end_are_the_triggers() -> None:
     ending = every(hours=1, start_at=NOW, end_at=NOW + timedelta(hours=1))
     made = planned(row_of(ending), HOUR, ahead_ms=DAY)
-    assert (missed(made), runs(made), following(made)) == ([], [0, HOUR], None)
+    assert (missed(made), runs(made), following(made)) == ([(0, 0, 1)], [HOUR], None)
     assert planned(row_of(once(NOW)), 0)[1:] == (None, None, None, None)
 
 
@@ -159,7 +159,7 @@ def test_a_misfire_is_later_than_its_grace(grace_ms: int, later: int, late: int)
 @pytest.mark.parametrize(
     ("misfire", "swallowed", "late"),
     [
-        (Misfire("run_once"), (0, 58, 59), [59]),
+        (Misfire("run_once"), (0, 59, 60), []),
         (Misfire("skip"), (0, 59, 60), []),
         (Misfire("catch_up", limit=5), (0, 54, 55), [55, 56, 57, 58, 59]),
         (Misfire("catch_up", limit=60), None, list(range(60))),
@@ -180,6 +180,38 @@ def test_an_hour_of_outage(
     assert following(made) == 61 * MINUTE
     reasons = [each.reason for each in made.occurrences]
     assert reasons == [misfire.kind] * (len(late) + len(expected)) + [None]
+
+
+@pytest.mark.parametrize(
+    ("later", "ahead", "swallowed", "ran"),
+    [
+        # The third hour is on time and has come: it is the one that runs.
+        (3 * HOUR, 0, (0, 2, 3), [(3, None)]),
+        (3 * HOUR + MINUTE, 0, (0, 2, 3), [(3, None)]),
+        # It is late itself: the latest misfire runs.
+        (3 * HOUR + MINUTE + 1, 0, (0, 2, 3), [(3, "run_once")]),
+        # It is on time and still to come: a misfire does not wait for it.
+        (3 * HOUR - 1, 0, (0, 1, 2), [(2, "run_once")]),
+        (3 * HOUR - 1, MINUTE, (0, 1, 2), [(2, "run_once"), (3, None)]),
+        # One alone is late, and the next has come.
+        (HOUR, 0, (0, 0, 1), [(1, None)]),
+    ],
+)
+def test_run_once_runs_one(
+    later: int, ahead: int, swallowed: tuple[int, int, int], ran: list[tuple[int, str | None]]
+) -> None:
+    """R243: after an outage one occurrence runs and not two, the one that is on time if any is."""
+    made = planned(row_of(HOURLY), later, ahead)
+    assert [(a // HOUR, b // HOUR, n) for a, b, n in missed(made)] == [swallowed]
+    jobs = [each for each in made.occurrences if each.state is PLANNED]
+    assert [((each.nominal_ms - NOW_MS) // HOUR, each.reason) for each in jobs] == ran
+
+
+def test_run_once_goes_by_the_run_time() -> None:
+    """A nominal time that has come is not due before its spread has passed."""
+    row, offset = row_of(SPREAD), SPREAD.offset_ms
+    assert runs(planned(row, HOUR + offset - 1, 0)) == [0]
+    assert runs(planned(row, HOUR + offset, 0)) == [HOUR]
 
 
 def test_the_age_of_a_misfire_begins_at_the_run_time() -> None:
@@ -221,8 +253,8 @@ def test_runs_are_charged_when_planned(
     [
         (Misfire("skip"), 1, [10], 0),
         (Misfire("skip"), 2, [10], 1),
-        (Misfire("run_once"), 1, [9], 0),
-        (Misfire("run_once"), 2, [9, 10], 0),
+        (Misfire("run_once"), 1, [10], 0),
+        (Misfire("run_once"), 2, [10], 1),
         (Misfire("catch_up", limit=3), 2, [8, 9], 0),
         (Misfire("catch_up", limit=3), 4, [7, 8, 9, 10], 0),
         (Misfire("catch_up", limit=3), 9, [7, 8, 9, 10], 5),
@@ -253,8 +285,8 @@ def test_an_interval_is_counted_exactly() -> None:
 def test_other_rules_are_counted_up_to_a_limit() -> None:
     made = planned(row_of(EVERY_SECOND), YEAR, 0)
     last = YEAR - MINUTE - SECOND
-    assert missed(made) == [(0, last - SECOND, MAX_MISSED)]
-    assert runs(made)[:2] == [last, last + SECOND]
+    assert missed(made) == [(0, last, MAX_MISSED)]
+    assert runs(made)[:2] == [last + SECOND, last + 2 * SECOND]
 
 
 @pytest.mark.parametrize(

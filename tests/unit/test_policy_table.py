@@ -1,8 +1,9 @@
 """Every misfire policy over both clock changes of 2026 in Berlin, expected times written by hand.
 
 The planner was down from before the first time until half a minute after the last one listed, so
-the last is on time and all others are misfires. Clocks go from 02:00 CET to 03:00 CEST at 01:00
-UTC on 29 March, and from 03:00 CEST to 02:00 CET at 01:00 UTC on 25 October.
+the last is on time and all others are misfires; or until `back`, when all of them are. Clocks go
+from 02:00 CET to 03:00 CEST at 01:00 UTC on 29 March, and from 03:00 CEST to 02:00 CET at 01:00 UTC
+on 25 October.
 """
 
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ class Case(NamedTuple):
     missed: tuple[str, str, int] | None
     runs: list[str]
     following: str
+    back: str | None = None
 
 
 TABLE = [
@@ -55,8 +57,8 @@ TABLE = [
     Case(
         "daily",
         "run_once",
-        ("03-27 01:30", "03-28 01:30", 2),
-        ["03-29 01:00", "03-30 00:30"],
+        ("03-27 01:30", "03-29 01:00", 3),
+        ["03-30 00:30"],
         "03-31 00:30",
     ),
     Case("daily", "skip", ("03-27 01:30", "03-29 01:00", 3), ["03-30 00:30"], "03-31 00:30"),
@@ -82,12 +84,11 @@ TABLE = [
         ["03-29 01:00", "03-30 00:30"],
         "03-31 00:30",
     ),
-    # Without the gap's time the latest misfire is the day before.
     Case(
         "daily, gap=skip",
         "run_once",
-        ("03-27 01:30", "03-27 01:30", 1),
-        ["03-28 01:30", "03-30 00:30"],
+        ("03-27 01:30", "03-28 01:30", 2),
+        ["03-30 00:30"],
         "03-31 00:30",
     ),
     Case(
@@ -108,16 +109,16 @@ TABLE = [
     Case(
         "daily, gap=shift",
         "run_once",
-        ("03-28 01:30", "03-28 01:30", 1),
-        ["03-29 01:30", "03-30 00:30"],
+        ("03-28 01:30", "03-29 01:30", 2),
+        ["03-30 00:30"],
         "03-31 00:30",
     ),
     # 02:30 exists twice on the 25th, at 00:30 and at 01:30 UTC; the first counts.
     Case(
         "daily",
         "run_once",
-        ("10-23 00:30", "10-24 00:30", 2),
-        ["10-25 00:30", "10-26 01:30"],
+        ("10-23 00:30", "10-25 00:30", 3),
+        ["10-26 01:30"],
         "10-27 01:30",
     ),
     Case("daily", "skip", ("10-23 00:30", "10-25 00:30", 3), ["10-26 01:30"], "10-27 01:30"),
@@ -140,8 +141,8 @@ TABLE = [
     Case(
         "daily, fold=both",
         "run_once",
-        ("10-24 00:30", "10-25 00:30", 2),
-        ["10-25 01:30", "10-26 01:30"],
+        ("10-24 00:30", "10-25 01:30", 3),
+        ["10-26 01:30"],
         "10-27 01:30",
     ),
     Case(
@@ -154,16 +155,16 @@ TABLE = [
     Case(
         "daily, fold=second",
         "run_once",
-        ("10-24 00:30", "10-24 00:30", 1),
-        ["10-25 01:30", "10-26 01:30"],
+        ("10-24 00:30", "10-25 01:30", 2),
+        ["10-26 01:30"],
         "10-27 01:30",
     ),
     # The wall shows 00:00, 01:00, 03:00, 04:00: an hour field of * has nothing in the gap.
     Case(
         "hourly",
         "run_once",
-        ("03-28 23:00", "03-29 00:00", 2),
-        ["03-29 01:00", "03-29 02:00"],
+        ("03-28 23:00", "03-29 01:00", 3),
+        ["03-29 02:00"],
         "03-29 03:00",
     ),
     Case("hourly", "skip", ("03-28 23:00", "03-29 01:00", 3), ["03-29 02:00"], "03-29 03:00"),
@@ -185,8 +186,8 @@ TABLE = [
     Case(
         "hourly",
         "run_once",
-        ("10-24 23:00", "10-25 00:00", 2),
-        ["10-25 01:00", "10-25 02:00"],
+        ("10-24 23:00", "10-25 01:00", 3),
+        ["10-25 02:00"],
         "10-25 03:00",
     ),
     Case("hourly", "skip", ("10-24 23:00", "10-25 01:00", 3), ["10-25 02:00"], "10-25 03:00"),
@@ -208,8 +209,8 @@ TABLE = [
     Case(
         "one to four",
         "run_once",
-        ("03-29 00:00", "03-29 00:00", 1),
-        ["03-29 01:00", "03-29 02:00"],
+        ("03-29 00:00", "03-29 01:00", 2),
+        ["03-29 02:00"],
         "03-29 23:00",
     ),
     Case("one to four", "skip", ("03-29 00:00", "03-29 01:00", 2), ["03-29 02:00"], "03-29 23:00"),
@@ -218,8 +219,8 @@ TABLE = [
     Case(
         "one to four",
         "run_once",
-        ("10-24 23:00", "10-25 00:00", 2),
-        ["10-25 02:00", "10-25 03:00"],
+        ("10-24 23:00", "10-25 02:00", 3),
+        ["10-25 03:00"],
         "10-26 00:00",
     ),
     Case("one to four", "skip", ("10-24 23:00", "10-25 02:00", 3), ["10-25 03:00"], "10-26 00:00"),
@@ -229,6 +230,55 @@ TABLE = [
         ("10-24 23:00", "10-24 23:00", 1),
         ["10-25 00:00", "10-25 02:00", "10-25 03:00"],
         "10-26 00:00",
+    ),
+    # All are late: the latest runs, be it moved by the gap, or the second of a fold.
+    Case(
+        "daily",
+        "run_once",
+        ("03-27 01:30", "03-28 01:30", 2),
+        ["03-29 01:00"],
+        "03-30 00:30",
+        back="03-29 12:00",
+    ),
+    Case(
+        "daily, gap=skip",
+        "run_once",
+        ("03-27 01:30", "03-27 01:30", 1),
+        ["03-28 01:30"],
+        "03-30 00:30",
+        back="03-29 12:00",
+    ),
+    Case(
+        "daily",
+        "run_once",
+        ("10-23 00:30", "10-24 00:30", 2),
+        ["10-25 00:30"],
+        "10-26 01:30",
+        back="10-25 12:00",
+    ),
+    Case(
+        "daily, fold=both",
+        "run_once",
+        ("10-24 00:30", "10-25 00:30", 2),
+        ["10-25 01:30"],
+        "10-26 01:30",
+        back="10-25 12:00",
+    ),
+    Case(
+        "hourly",
+        "run_once",
+        ("03-28 23:00", "03-29 00:00", 2),
+        ["03-29 01:00"],
+        "03-29 02:00",
+        back="03-29 01:30",
+    ),
+    Case(
+        "hourly",
+        "run_once",
+        ("10-24 23:00", "10-25 00:00", 2),
+        ["10-25 01:00"],
+        "10-25 02:00",
+        back="10-25 01:30",
     ),
 ]
 
@@ -255,7 +305,7 @@ def planned(case: Case) -> tuple[Plan, int]:
     policies = Policies(misfire=POLICIES[case.policy])
     first = case.missed[0] if case.missed else case.runs[0]
     row = row_of(RULES[case.rule], ms_of(first), policies)
-    now_ms = ms_of(case.runs[-1]) + LATE_MS
+    now_ms = ms_of(case.back) if case.back else ms_of(case.runs[-1]) + LATE_MS
     made = plan(row, now_ms, now_ms + LOOK_AHEAD_MS, policies)
     assert plan_many([row], now_ms, now_ms + LOOK_AHEAD_MS) == [made]
     return made, now_ms
@@ -277,8 +327,11 @@ def test_expected_times(case: Case) -> None:
 def test_expected_run_times(case: Case) -> None:
     made, now_ms = planned(case)
     runs = [each for each in made.occurrences if each.state is OccurrenceState.PLANNED]
-    *late, on_time = runs
-    assert (on_time.run_at_ms, on_time.reason) == (on_time.nominal_ms, None)
+    late = runs
+    if case.back is None:
+        *late, on_time = runs
+        assert (on_time.run_at_ms, on_time.reason) == (on_time.nominal_ms, None)
+    assert [each.reason for each in late] == [POLICIES[case.policy].kind] * len(late)
     if POLICIES[case.policy].kind == "catch_up":
         # Four in a minute: one every fifteen seconds, the first at once.
         staggered = [now_ms, now_ms + 15_000, now_ms + 30_000][: len(late)]

@@ -12,7 +12,7 @@ from tests.samples import NOW, Action, next_times, run
 from duly import Explanation, cron, every, weekly
 from duly.errors import Conflict, InvalidInput, NotFound
 from duly.resources import NewSchedule, ScheduleCollection, ScopedSchedules
-from duly.schedules import Limits, Policies, Schedule
+from duly.schedules import Limits, Schedule
 from duly.scopes import user
 from duly.store import (
     IndexHealth,
@@ -136,7 +136,7 @@ def test_an_edit_of_words_keeps_the_pending_time(
 ) -> None:
     run(mine.create("n", HOURLY, action="send"))
     clock.advance(hours=1, seconds=1)
-    run(mine.update("n", note="still due", policies=Policies(priority=9)))
+    run(mine.update("n", note="still due", description="hourly"))
     assert next_times(store) == {"n": NOW + HOUR}
     (claimed,) = run(store.claim_due())
     assert claimed.nominal_ms == to_ms(NOW + HOUR)

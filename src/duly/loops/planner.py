@@ -1,8 +1,8 @@
 """The planner: from rows whose time has come to jobs.
 
-Drains what is due, then waits until the next row is, and never longer than its period: another
-node may have stored an earlier one. Any number of planners may run; the store gives each row to
-one of them.
+Drains what comes due within its look-ahead, then rests until more does, and never longer than its
+period. What is stored with a time inside the look-ahead is planned by its writer, so resting makes
+nothing late. Any number of planners may run; the store gives each row to one of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import logging
 from dataclasses import dataclass, replace
 
 from duly.errors import BackendUnavailable
-from duly.loops.patience import Backoff, Signal, in_loop
+from duly.loops.patience import Backoff, Signal
 from duly.plan_store import PlanReport, PlanRequest
 from duly.store import Store
 
 log = logging.getLogger(__name__)
 
+LOOK_AHEAD_S = 60.0
 _ROUND_S = 30.0
 """How long a round may go on taking full batches."""
 
@@ -27,11 +28,9 @@ class PlannerOptions:
     """How a planner plans."""
 
     period_s: float = 10.0
-    """The longest wait between two looks."""
-    quick_period_s: float = 1.0
-    """The same where the backend sends no notices of new schedules."""
-    look_ahead_s: float = 0.0
-    """How long before its run time a job is made."""
+    """The longest wait between two looks; shorter than the look-ahead."""
+    look_ahead_s: float | None = None
+    """How long before its run time a job is made; None: as long as the application says."""
     limit: int = 1_000
     """Rows in one transaction."""
     flows: tuple[str, ...] | None = None
@@ -43,11 +42,9 @@ class Planner:
 
     def __init__(self, store: Store, options: PlannerOptions | None = None) -> None:
         self._store = store
-        self._options = options = PlannerOptions() if options is None else options
-        has_notices = store.capabilities.notifies
-        self._period_s = options.period_s if has_notices else options.quick_period_s
+        self._options = PlannerOptions() if options is None else options
         self._request = PlanRequest(
-            look_ahead_ms=int(self._options.look_ahead_s * 1000),
+            look_ahead_ms=int(_look_ahead_s(self._options) * 1000),
             limit=self._options.limit,
             flows=self._options.flows,
         )
@@ -62,23 +59,15 @@ class Planner:
     async def run(self) -> None:
         """Plan until stopped."""
         backoff = Backoff()
-        end_listening = self._store.listen(in_loop(asyncio.get_running_loop(), self._on_hint))
-        try:
-            while not self._is_stopping:
-                try:
-                    report = await self.run_once()
-                    backoff.reset()
-                    pause_s = self._pause_s(report)
-                except BackendUnavailable as error:
-                    log.warning("planner: %s", error, extra={"event": "planner.unavailable"})
-                    pause_s = backoff.next()
-                await self._wake.wait(pause_s)
-        finally:
-            end_listening()
-
-    def _on_hint(self, hint: str) -> None:
-        if hint in ("schedules:*", "queue:*"):
-            self._wake.set()
+        while not self._is_stopping:
+            try:
+                report = await self.run_once()
+                backoff.reset()
+                pause_s = self._pause_s(report)
+            except BackendUnavailable as error:
+                log.warning("planner: %s", error, extra={"event": "planner.unavailable"})
+                pause_s = backoff.next()
+            await self._wake.wait(pause_s)
 
     async def run_once(self) -> PlanReport:
         """Plan until nothing is left that is due, or for so long; gives the sum of the steps."""
@@ -114,8 +103,12 @@ class Planner:
         due_ms = self._due_in_ms(report)
         # What is due still, after a round, is held by another planner or waits for a newer one.
         if due_ms is None or due_ms <= 0:
-            return self._period_s
-        return min(due_ms / 1000, self._period_s)
+            return self._options.period_s
+        return min(due_ms / 1000, self._options.period_s)
+
+
+def _look_ahead_s(options: PlannerOptions) -> float:
+    return LOOK_AHEAD_S if options.look_ahead_s is None else options.look_ahead_s
 
 
 def _sum(total: PlanReport, step: PlanReport) -> PlanReport:
@@ -125,6 +118,7 @@ def _sum(total: PlanReport, step: PlanReport) -> PlanReport:
         rows=total.rows + step.rows,
         planned=total.planned + step.planned,
         missed=total.missed + step.missed,
+        skipped=total.skipped + step.skipped,
         finished=total.finished + step.finished,
         quarantined=total.quarantined + step.quarantined,
     )

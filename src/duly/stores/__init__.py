@@ -18,7 +18,7 @@ def open_store(url: str, *, clock: Clock | None = None, **options: Any) -> Store
     skip_schema_init=. A clock is for tests: without one the database's own decides.
     """
     if url == "memory:":
-        return MemoryStore(clock)
+        return MemoryStore(clock, planning=options.get("planning"))
     # SQLAlchemy takes most of a second to import: only those who need it wait for it.
     from duly.stores.sql.opening import open_sql_store
 

@@ -13,7 +13,7 @@ from typing import Any
 from duly.errors import InvalidInput
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
-from duly.plan_store import PlanReport, PlanRequest
+from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
     CLAIM_LIMIT,
@@ -30,8 +30,19 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
-from duly.stores.memory import documents, index, ledger, plans, schedules, upkeep
+from duly.stores.memory import (
+    documents,
+    extras,
+    failing,
+    index,
+    ledger,
+    plans,
+    schedules,
+    upkeep,
+)
+from duly.stores.memory.hand_over import Step
 from duly.stores.memory.job_verbs import JobVerbs
+from duly.stores.memory.tables import Tables
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
@@ -43,6 +54,9 @@ class MemoryStore(JobVerbs):
     capabilities = Capabilities(
         joins_transaction=False, many_processes=False, has_clock=False, notifies=True
     )
+
+    def _step(self, tables: Tables, now_ms: int) -> Step:
+        return plans.new_step(tables, now_ms, self._planning, self._clock)
 
     async def now_ms(self) -> int:
         """The clock that decides: the host's, or the injected one."""
@@ -104,9 +118,9 @@ class MemoryStore(JobVerbs):
     ) -> list[ScheduleWritten | Refused]:
         """Store definitions with their index rows and events, in one transaction."""
         with self._transaction() as (tables, now_ms):
-            answers = [schedules.put(tables, now_ms, write) for write in writes]
-        self._wake("schedules:*")
-        return answers
+            step = self._step(tables, now_ms)
+            tables.tell("schedules:*")
+            return [schedules.put(step, write) for write in writes]
 
     def put_schedules_in(
         self,
@@ -150,9 +164,7 @@ class MemoryStore(JobVerbs):
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows of hand-over `jobs`; write ledger, jobs and advance."""
         with self._transaction() as (tables, now_ms):
-            report, made = plans.plan(tables, now_ms, request, self._clock)
-        self._tell_of(made)
-        return report
+            return plans.plan(self._step(tables, now_ms), request)
 
     async def list_occurrences(
         self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
@@ -160,6 +172,34 @@ class MemoryStore(JobVerbs):
         """One page of a schedule's ledger by nominal time, newest first, before an instant."""
         with self._transaction() as (tables, _):
             return ledger.page(tables, schedule_id, before_ms, limit)
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+        with self._transaction() as (tables, _):
+            return schedules.find(tables, schedule_id)
+
+    async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+        """Make one extra occurrence; None: there is no such schedule."""
+        extras.check_request(request_id)
+        with self._transaction() as (tables, now_ms):
+            schedule = schedules.find(tables, schedule_id)
+            if schedule is None:
+                return None
+            return extras.run_now(self._step(tables, now_ms), schedule, request_id)
+
+    async def backfill(self, request: Backfill) -> BackfillReport | None:
+        """Plan past times that are withdrawn, missed, skipped or not in the ledger."""
+        with self._transaction() as (tables, now_ms):
+            extras.check_backfill(request, now_ms)
+            schedule = schedules.find(tables, request.schedule_id)
+            if schedule is None:
+                return None
+            return extras.backfill(self._step(tables, now_ms), schedule, request)
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed, as many as its policy says; else None."""
+        with self._transaction() as (tables, now_ms):
+            return failing.pause_failing(self._step(tables, now_ms), schedule_id)
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key; absent is fine."""

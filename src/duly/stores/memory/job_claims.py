@@ -21,7 +21,7 @@ from duly.job_store import (
 from duly.jobs import Job, JobId, JobState, LeasedJob, Token, WorkerId, retry_text
 from duly.stores.memory import job_tokens
 from duly.stores.memory.job_moves import held, move, put
-from duly.stores.memory.job_sweeps import WAITING, promote_due, release_expired
+from duly.stores.memory.job_sweeps import is_waiting, promote_due, release_expired
 from duly.stores.memory.job_tokens import QUEUE_ITSELF, free_number
 from duly.stores.memory.tables import Tables
 
@@ -199,7 +199,7 @@ def _start(tables: Tables, now_ms: int, request: ClaimRequest, job: Job) -> Leas
 def _next_change_ms(tables: Tables, queues: Sequence[str]) -> int | None:
     """When a job of these queues becomes due, or a lease of any ends."""
     jobs = [job for job, _ in tables.jobs.values()]
-    due = [job.run_at_ms for job in jobs if job.state in WAITING and job.queue in queues]
+    due = [job.run_at_ms for job in jobs if is_waiting(job) and job.queue in queues]
     ends = [job.lease_until_ms for job in jobs if job.lease_until_ms is not None]
     return min(due + ends, default=None) if queues else None
 

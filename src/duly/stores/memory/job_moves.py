@@ -1,7 +1,7 @@
 """Moves of jobs in memory: every change of state, with its events, and what asks for one.
 
-`move` is the only writer of states after the insert, so the transition table holds everywhere and
-the ledger follows.
+`move` is the only writer of states after the insert, so the transition table holds everywhere, the
+ledger follows, and a running marker is given back wherever its job ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from duly.events import AttemptStatus, JobEvent
 from duly.job_store import JobRefused
-from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.jobs import FINAL, Job, JobId, JobState, NewJob, may_go
 from duly.outcomes import Finish, check_finish
 from duly.stores.memory.ledger import follow_job
 from duly.stores.memory.tables import StoredJob, Tables
@@ -34,7 +34,7 @@ def move(
     **changes: Any,
 ) -> Job:
     """Take a job along a path of states, one event each, and change some of its fields."""
-    moved = replace(job, **changes)
+    moved = replace(job, in_line=False, **changes)
     for state in path:
         assert may_go(moved.state, state), f"{moved.state} to {state} is not in the table"
         moved = replace(moved, state=state, events=moved.events + 1)
@@ -46,7 +46,46 @@ def move(
     if moved.state != JobState.PROCESSING:
         moved = replace(moved, worker=None, lease_until_ms=None)
     put(tables, moved)
+    if moved.state in FINAL:
+        _give_back(tables, now_ms, moved)
     return moved
+
+
+def _give_back(tables: Tables, now_ms: int, job: Job) -> None:
+    """Hand the marker of a job that ended, if it has it, to the first in line."""
+    schedule_id = job.schedule_id
+    if schedule_id is None or tables.running.get(schedule_id) != job.id:
+        return
+    del tables.running[schedule_id]
+    line = line_of(tables, schedule_id)
+    if line:
+        tables.running[schedule_id] = line[0].id
+        queue(tables, now_ms, line[0])
+
+
+def queue(tables: Tables, now_ms: int, job: Job) -> None:
+    """Queue a job whose turn it is, and let workers know."""
+    move(tables, now_ms, job, [JobState.QUEUED])
+    tables.tell(f"queue:{job.queue}")
+
+
+def line_of(tables: Tables, schedule_id: str) -> list[Job]:
+    """Who waits for the marker of a schedule, in order."""
+    jobs = (stored.job for stored in tables.jobs.values())
+    return sorted((j for j in jobs if j.in_line and j.schedule_id == schedule_id), key=turn_key)
+
+
+def turn_key(job: Job | NewJob) -> tuple[int, int, JobId]:
+    """The order in which the jobs of a schedule get their turns."""
+    return job.run_at_ms or 0, job.nominal_ms or 0, job.id
+
+
+def ask_to_stop(tables: Tables, job: Job) -> Job:
+    """Mark a running job, and let its worker know."""
+    asked = replace(job, cancel_asked=True)
+    put(tables, asked)
+    tables.tell(f"cancel:{job.id}")
+    return asked
 
 
 def put(tables: Tables, job: Job) -> None:
@@ -129,9 +168,7 @@ def cancel(
     if job is None or job.state == JobState.CANCELLED:
         return job or JobRefused(job_id, None)
     if job.state == JobState.PROCESSING:
-        asked = replace(job, cancel_asked=True)
-        put(tables, asked)
-        return asked
+        return ask_to_stop(tables, job)
     if job.state not in CANCELLABLE:
         return JobRefused(job_id, job.state)
     return move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
@@ -155,6 +192,9 @@ def retry(
     if reset_attempts:
         # With one attempt the mark may mean at_most_once, which a retry does not change.
         changes = {"attempts": 0}
+    if job.turn is not None and job.schedule_id is not None:
+        # An operator's word stands: without the marker it runs anyway.
+        tables.running.setdefault(job.schedule_id, job.id)
     return move(
         tables,
         now_ms,

@@ -37,18 +37,21 @@ def insert_one(tables: Tables, now_ms: int, new: NewJob) -> Enqueued | KeyTaken:
     tables.jobs[job.id] = StoredJob(job, place_of(job.priority, job.run_at_ms, new.aging_ms))
     tables.job_events[job.id] = (JobEvent(job.id, 1, now_ms, job.state, 0, None, None),)
     tables.attempts[job.id] = ()
+    if job.state == JobState.QUEUED:
+        tables.tell(f"queue:{job.queue}")
     return Enqueued(job.id, created=True)
 
 
 def _first_form(new: NewJob, now_ms: int) -> Job:
     run_at_ms = now_ms if new.run_at_ms is None else new.run_at_ms
+    has_to_wait = run_at_ms > now_ms or new.in_line
     return Job(
         id=new.id,
         action=new.action,
         queue=new.queue,
         workspace=new.workspace,
         scope=new.scope,
-        state=JobState.SCHEDULED if run_at_ms > now_ms else JobState.QUEUED,
+        state=JobState.SCHEDULED if has_to_wait else JobState.QUEUED,
         priority=new.priority,
         run_at_ms=run_at_ms,
         created_at_ms=now_ms,
@@ -66,6 +69,9 @@ def _first_form(new: NewJob, now_ms: int) -> Job:
         key=new.key,
         schedule_id=new.schedule_id,
         nominal_ms=new.nominal_ms,
+        policies=new.policies,
+        turn=new.turn,
+        in_line=new.in_line,
         correlation_id=new.correlation_id,
         metadata=new.metadata,
         input=new.input,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from duly.job_store import MAX_SWEEP, Retention
 from duly.jobs import Job, JobState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
 from duly.stores.checks import check_limit
+from duly.stores.memory import turns
 from duly.stores.memory.job_moves import close_attempt, move
 from duly.stores.memory.tables import Tables
 
@@ -45,18 +47,31 @@ def _lose(tables: Tables, now_ms: int, job: Job) -> None:
 def promote_due(
     tables: Tables, now_ms: int, limit: int, queues: Sequence[str] | None = None
 ) -> int:
-    """Queue what has waited for its run time, earliest first; of some queues, where named."""
+    """Queue what has waited for its run time, earliest first; of some queues, where named.
+
+    Jobs of schedules that come too late, or while another has not ended, are found but not queued.
+    """
     check_limit(limit, MAX_SWEEP)
     due = sorted(
         (job.run_at_ms, job.id)
         for job, _ in tables.jobs.values()
-        if job.state in WAITING
-        and job.run_at_ms <= now_ms
-        and (queues is None or job.queue in queues)
+        if is_waiting(job) and job.run_at_ms <= now_ms and (queues is None or job.queue in queues)
     )
-    for _, job_id in due[:limit]:
-        move(tables, now_ms, tables.jobs[job_id].job, [JobState.QUEUED])
-    return len(due[:limit])
+    found = [tables.jobs[job_id].job for _, job_id in due[:limit]]
+    by_schedule: dict[str, list[Job]] = defaultdict(list)
+    for job in found:
+        if job.state == JobState.SCHEDULED and job.policies and job.schedule_id is not None:
+            by_schedule[job.schedule_id].append(job)
+        else:
+            move(tables, now_ms, job, [JobState.QUEUED])
+    for jobs in by_schedule.values():
+        turns.promote(tables, now_ms, jobs)
+    return len(found)
+
+
+def is_waiting(job: Job) -> bool:
+    """Whether a job becomes queued when its run time comes."""
+    return job.state in WAITING and not job.in_line
 
 
 def prune(tables: Tables, now_ms: int, retention: Retention, limit: int) -> int:

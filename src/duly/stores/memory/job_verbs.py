@@ -26,8 +26,9 @@ from duly.job_store import (
     Wake,
     WorkerInfo,
 )
-from duly.jobs import Job, JobId, JobState, NewJob, Token, WorkerId, check_text
+from duly.jobs import Job, JobId, NewJob, Token, WorkerId, check_text
 from duly.outcomes import Finish
+from duly.plan_store import PlanSettings
 from duly.stores.memory import (
     job_claims,
     job_moves,
@@ -44,15 +45,16 @@ from duly.triggers.instants import to_ms
 class JobVerbs:
     """Everything about jobs; MemoryStore adds the rest."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, planning: PlanSettings | None = None) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
+        self._planning = PlanSettings() if planning is None else planning
         self._tables = Tables()
         self._lock = ThreadLock()
         self._wakes: list[Wake] = []
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Tables, int]]:
-        """The tables and the time, for one verb alone; undone when it raises."""
+        """The tables and the time, for one verb alone; undone when it raises, else told of."""
         with self._lock:
             before = self._tables.copy()
             try:
@@ -60,14 +62,10 @@ class JobVerbs:
             except BaseException:
                 self._tables = before
                 raise
-
-    def _wake(self, hint: str) -> None:
-        for wake in list(self._wakes):
-            wake(hint)
-
-    def _tell_of(self, made: Sequence[Job]) -> None:
-        for queue in dict.fromkeys(job.queue for job in made if job.state == JobState.QUEUED):
-            self._wake(f"queue:{queue}")
+            hints, self._tables.hints = self._tables.hints, {}
+        for hint in hints:
+            for wake in list(self._wakes):
+                wake(hint)
 
     def listen(self, wake: Wake) -> Callable[[], None]:
         """Call `wake` when jobs are inserted or cancelled; gives the end."""
@@ -82,10 +80,7 @@ class JobVerbs:
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """Store jobs with their first events; an answer per job, in order."""
         with self._transaction() as (tables, now_ms):
-            answers = job_rows.insert(tables, now_ms, jobs)
-            made = [tables.jobs[each.job_id].job for each in answers if _is_created(each)]
-        self._tell_of(made)
-        return answers
+            return job_rows.insert(tables, now_ms, jobs)
 
     def insert_jobs_in(
         self,
@@ -133,10 +128,7 @@ class JobVerbs:
     ) -> Job | JobRefused:
         """Cancel what has not begun; ask a running job's worker to stop it."""
         with self._transaction() as (tables, now_ms):
-            answer = job_moves.cancel(tables, now_ms, job_id, by, reason)
-        if answer.state == JobState.PROCESSING:
-            self._wake(f"cancel:{job_id}")
-        return answer
+            return job_moves.cancel(tables, now_ms, job_id, by, reason)
 
     async def retry_job(
         self,
@@ -244,7 +236,3 @@ class JobVerbs:
         """Give a lock back; False: it was not the owner's."""
         with self._transaction() as (tables, now_ms):
             return locks.release(tables, now_ms, name, owner)
-
-
-def _is_created(answer: Enqueued | KeyTaken) -> bool:
-    return isinstance(answer, Enqueued) and answer.created

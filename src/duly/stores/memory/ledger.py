@@ -16,16 +16,64 @@ FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
 _ENDS = frozenset({OccurrenceState.SUCCEEDED, OccurrenceState.FAILED, OccurrenceState.SKIPPED})
 
 
-def is_taken(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> bool:
-    """Whether a time has its row, and no planner may make another."""
-    entry = tables.ledger.get((schedule_id, nominal_ms))
-    return entry is not None and entry.occurrence.state not in FREE
+def entries(tables: Tables, schedule_id: ScheduleId) -> list[LedgerEntry]:
+    """What the ledger has of a schedule, by nominal time."""
+    found = [entry for (owner, _), entry in tables.ledger.items() if owner == schedule_id]
+    return sorted(found, key=lambda entry: entry.occurrence.nominal_ms)
 
 
-def put(tables: Tables, occurrence: Occurrence) -> None:
-    """Write a row, in place of one whose time was free."""
+def entry_at(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> LedgerEntry | None:
+    """The row that covers a time, be it one of a run of times."""
+    exact = tables.ledger.get((schedule_id, nominal_ms))
+    if exact is not None:
+        return exact
+    found = (e for e in entries(tables, schedule_id) if e.occurrence.covers(nominal_ms))
+    return next(found, None)
+
+
+def taken_spans(tables: Tables, schedule_id: ScheduleId) -> list[tuple[int, int]]:
+    """First and last time of every row that is not free."""
+    rows = (entry.occurrence for entry in entries(tables, schedule_id))
+    return [(row.nominal_ms, row.until_ms) for row in rows if row.state not in FREE]
+
+
+def put(tables: Tables, occurrence: Occurrence, claim_id: str | None = None) -> None:
+    """Write a row, in place of those whose times were free."""
     key = (occurrence.schedule_id, occurrence.nominal_ms)
-    tables.ledger[key] = LedgerEntry(occurrence)
+    if occurrence.is_range:
+        for entry in entries(tables, occurrence.schedule_id):
+            row = entry.occurrence
+            if row.state in FREE and occurrence.covers(row.nominal_ms):
+                tables.ledger.pop((row.schedule_id, row.nominal_ms))
+    tables.ledger[key] = LedgerEntry(occurrence, claim_id=claim_id)
+
+
+def planned_of(tables: Tables, job: Job) -> Occurrence | None:
+    """The occurrence of a job that has not begun; None: it has, or there is none."""
+    if job.schedule_id is None or job.nominal_ms is None:
+        return None
+    entry = tables.ledger.get((ScheduleId(job.schedule_id), job.nominal_ms))
+    if entry is None or entry.occurrence.job_id != job.id:
+        return None
+    return entry.occurrence if entry.occurrence.state is OccurrenceState.PLANNED else None
+
+
+def end_planned(
+    tables: Tables,
+    job: Job,
+    state: OccurrenceState,
+    reason: str,
+    ended_at_ms: int | None = None,
+) -> Occurrence | None:
+    """Say of a planned occurrence that its job will not run, and why; gives it."""
+    earlier = planned_of(tables, job)
+    if earlier is None:
+        return None
+    ended = replace(earlier, state=state, reason=reason, ended_at_ms=ended_at_ms)
+    key = (ended.schedule_id, ended.nominal_ms)
+    entry = tables.ledger[key]
+    tables.ledger[key] = LedgerEntry(ended, entry.claimed, entry.claim_id)
+    return ended
 
 
 def put_claimed(tables: Tables, claimed: Claimed, claim_id: str) -> None:
@@ -68,9 +116,5 @@ def page(
 ) -> list[Occurrence]:
     """Rows of one schedule, newest first."""
     check_limit(limit)
-    rows = [
-        entry.occurrence
-        for (owner, nominal_ms), entry in tables.ledger.items()
-        if owner == schedule_id and (before_ms is None or nominal_ms < before_ms)
-    ]
-    return sorted(rows, key=lambda row: row.nominal_ms, reverse=True)[:limit]
+    rows = [entry.occurrence for entry in reversed(entries(tables, schedule_id))]
+    return [row for row in rows if before_ms is None or row.nominal_ms < before_ms][:limit]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from duly.errors import Conflict
 from duly.occurrences import IndexRow, index_row, policies_text
 from duly.schedules import (
@@ -28,12 +30,15 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.memory.documents import count, page, refusal, revised
+from duly.stores.memory.hand_over import Step
+from duly.stores.memory.plans import plan_at_once
 from duly.stores.memory.tables import (
     Stored,
     Tables,
     document_key,
     schedule_of,
 )
+from duly.stores.memory.withdrawals import earliest, withdraw, write_pause
 
 
 def get(tables: Tables, key: ScheduleKey) -> Schedule | None:
@@ -48,8 +53,17 @@ def list_page(tables: Tables, flow: str, scope: str, after: str, limit: int) -> 
     return [schedule_of(tables.documents[SCHEDULES, scope, each.name]) for each in documents]
 
 
-def put(tables: Tables, now_ms: int, write: ScheduleWrite) -> ScheduleWritten | Refused:
-    """Store one definition with its row and its event."""
+def find(tables: Tables, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule by its id."""
+    for key, stored in tables.documents.items():
+        if key[0] == SCHEDULES and stored.document.id == schedule_id:
+            return schedule_of(stored)
+    return None
+
+
+def put(step: Step, write: ScheduleWrite) -> ScheduleWritten | Refused:
+    """Store one definition with its row and its event; what it plans soon is planned."""
+    tables = step.tables
     scope = checked_scope(write.key)
     earlier = tables.documents.get(document_key(write.key))
     refused = refusal(earlier, write.expected_version)
@@ -59,8 +73,8 @@ def put(tables: Tables, now_ms: int, write: ScheduleWrite) -> ScheduleWritten | 
     if refused is not None:
         return refused
     if earlier is None:
-        return _create(tables, now_ms, write, scope)
-    return _change(tables, now_ms, write, earlier)
+        return _create(step, write, scope)
+    return _change(step, write, earlier)
 
 
 def checked_scope(key: ScheduleKey) -> Scope:
@@ -71,13 +85,9 @@ def checked_scope(key: ScheduleKey) -> Scope:
     return scope
 
 
-def _create(tables: Tables, now_ms: int, write: ScheduleWrite, scope: Scope) -> ScheduleWritten:
-    key = write.key
-    if any(
-        stored.document.id == write.id
-        for place, stored in tables.documents.items()
-        if place[0] == SCHEDULES
-    ):
+def _create(step: Step, write: ScheduleWrite, scope: Scope) -> ScheduleWritten:
+    tables, now_ms, key = step.tables, step.now_ms, write.key
+    if find(tables, write.id) is not None:
         raise Conflict(f"schedule id {write.id!r} is taken; make a new one for {key}")
     definition = bind(write.definition, binding_key(key.flow, scope, key.name), now_ms)
     check(definition, scope, write.limits, now_ms)
@@ -87,31 +97,78 @@ def _create(tables: Tables, now_ms: int, write: ScheduleWrite, scope: Scope) -> 
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(ScheduleEvent(write.id, "created", now_ms, write.by))
-    return ScheduleWritten(schedule_of(stored), tables.rows.get(key), created=True)
+    return _planned(step, key, created=True)
 
 
-def _change(tables: Tables, now_ms: int, write: ScheduleWrite, stored: Stored) -> ScheduleWritten:
-    key, earlier = write.key, schedule_of(stored)
-    definition = rebind(write.definition, earlier.key, earlier.definition, now_ms)
-    body = definition.to_json()
+def _change(step: Step, write: ScheduleWrite, stored: Stored) -> ScheduleWritten:
+    tables, earlier = step.tables, schedule_of(stored)
+    definition = rebind(write.definition, earlier.key, earlier.definition, step.now_ms)
+    if definition.to_json() == stored.document.body and stored.state != "quarantined":
+        return ScheduleWritten(earlier, _row_with_time(tables, write.key), created=False)
+    check(definition, earlier.scope, write.limits, step.now_ms)
+    return revise(step, write.key, stored, definition, write.by)
+
+
+def revise(
+    step: Step, key: ScheduleKey, stored: Stored, definition: Definition, by: str
+) -> ScheduleWritten:
+    """Store another definition of a schedule; it is bound and checked already."""
+    tables, now_ms, earlier = step.tables, step.now_ms, schedule_of(stored)
+    old = earlier.definition
+    is_words = _deeds(definition) == _deeds(old) and stored.state != "quarantined"
+    if definition.enabled and not old.enabled:
+        write_pause(tables, now_ms, earlier)
+    because = "paused" if old.enabled and not definition.enabled else "changed"
+    withdrawn = [] if is_words else withdraw(tables, now_ms, earlier.id, by, because=because)
     row = _row_with_time(tables, key)
-    if body == stored.document.body and stored.state != "quarantined":
-        return ScheduleWritten(earlier, row, created=False)
-    check(definition, earlier.scope, write.limits, now_ms)
-    stored = replace(stored, document=revised(stored.document, body, now_ms))
-    if timing(definition) == timing(earlier.definition) and stored.state != "quarantined":
-        if row is not None:
-            policies = definition.policies
-            row = replace(row, priority=policies.priority, policies=policies_text(policies))
-            _replace_row(tables, key, row)
-    else:
+    runs_left = _runs_left(earlier, definition, row, len(withdrawn))
+    is_anew = timing(definition) != timing(old) or stored.state == "quarantined"
+    stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
+    if is_anew:
         stored = replace(stored, state=state_of(definition), error=None)
-        runs_left = _runs_left(earlier.definition, definition, row)
         stored, row = _with_row(stored, now_ms, runs_left)
-        _replace_row(tables, key, row)
+    elif row is not None:
+        policies = definition.policies
+        row = replace(row, priority=policies.priority, policies=policies_text(policies))
+        row = replace(row, runs_left=runs_left)
+    stored, row = _set_back(stored, row, earliest(withdrawn, definition.trigger), runs_left)
     tables.documents[document_key(key)] = stored
-    tables.events.append(_change_event(earlier, definition, now_ms, write.by))
-    return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
+    _replace_row(tables, key, row)
+    tables.events.append(_change_event(earlier, definition, now_ms, by))
+    if is_words:
+        return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
+    return _planned(step, key, created=False)
+
+
+def _deeds(definition: Definition) -> Definition:
+    """What a definition does, without what it says of itself."""
+    return msgspec.structs.replace(definition, description="", note="")
+
+
+def _set_back(
+    stored: Stored, row: IndexRow | None, withdrawn_ms: int | None, runs_left: int | None
+) -> tuple[Stored, IndexRow | None]:
+    """Let a row begin with a withdrawn time that comes before its own, if there is one."""
+    schedule = schedule_of(stored)
+    if withdrawn_ms is None or state_of(schedule.definition) != "active":
+        return stored, row
+    if row is not None and row.nominal_ms <= withdrawn_ms:
+        return stored, row
+    # It may have finished because its last time was planned ahead.
+    schedule = replace(schedule, state="active")
+    after_ms = withdrawn_ms + schedule.definition.trigger.offset_ms - 1
+    back = index_row(schedule, after_ms, runs_left=runs_left)
+    return replace(stored, state="active"), back
+
+
+def _planned(step: Step, key: ScheduleKey, *, created: bool) -> ScheduleWritten:
+    """Plan what a write brings soon; gives how it stands after that."""
+    tables = step.tables
+    stored = tables.documents[document_key(key)]
+    step.bodies[stored.document.id] = stored.document.body
+    plan_at_once(step, _row_with_time(tables, key))
+    schedule = schedule_of(tables.documents[document_key(key)])
+    return ScheduleWritten(schedule, _row_with_time(tables, key), created=created)
 
 
 def timing(definition: Definition) -> tuple[object, ...]:
@@ -119,11 +176,20 @@ def timing(definition: Definition) -> tuple[object, ...]:
     return definition.trigger, definition.enabled, definition.hand_over, definition.max_runs
 
 
-def _runs_left(old: Definition, new: Definition, row: IndexRow | None) -> int | None:
+def _runs_left(
+    earlier: Schedule, new: Definition, row: IndexRow | None, withdrawn: int
+) -> int | None:
     """What is left of a new max_runs after the runs that the old one counted."""
-    if old.max_runs is None or new.max_runs is None or row is None or row.runs_left is None:
+    old = earlier.definition
+    if old.max_runs is None or new.max_runs is None:
         return new.max_runs
-    return max(0, new.max_runs - (old.max_runs - row.runs_left))
+    if row is not None and row.runs_left is not None:
+        left = row.runs_left
+    elif earlier.state == "finished" and withdrawn:
+        left = 0  # it finished because its last runs were planned ahead
+    else:
+        return new.max_runs
+    return min(new.max_runs, max(0, new.max_runs - (old.max_runs - left - withdrawn)))
 
 
 def _with_row(
@@ -175,6 +241,7 @@ def delete(
     tables.drop_row(key)
     del tables.documents[document_key(key)]
     schedule = schedule_of(stored)
+    withdraw(tables, now_ms, schedule.id, by, because="deleted")
     tables.events.append(ScheduleEvent(schedule.id, "deleted", now_ms, by))
     return schedule
 

@@ -98,10 +98,18 @@ class Tables:
     tokens: dict[TokenKey, StoredToken] = field(default_factory=dict)
     workers: dict[WorkerId, WorkerInfo] = field(default_factory=dict)
     locks: dict[str, StoredLock] = field(default_factory=dict)
+    running: dict[str, JobId] = field(default_factory=dict)
+    """By schedule id: the job that holds the running marker, from queued to its end."""
+    hints: dict[str, None] = field(default_factory=dict)
+    """What listeners are told when the transaction has ended, each once."""
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""
         return Tables(*(copy(getattr(self, each.name)) for each in fields(self)))
+
+    def tell(self, hint: str) -> None:
+        """Let listeners know, unless all of this is undone."""
+        self.hints[hint] = None
 
     def drop_row(self, key: ScheduleKey) -> None:
         """Remove a row with its error."""

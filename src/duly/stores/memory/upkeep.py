@@ -7,11 +7,14 @@ from dataclasses import replace
 
 from duly.ledger import OccurrenceState
 from duly.occurrences import IndexRow, index_row
+from duly.plan_store import BACKFILL, RUN_NOW
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport
 from duly.stores.memory.index import in_order
-from duly.stores.memory.ledger import FREE
-from duly.stores.memory.tables import Tables, schedule_key
+from duly.stores.memory.ledger import FREE, entries
+from duly.stores.memory.tables import LedgerEntry, Tables, schedule_key
+
+_MISSED = OccurrenceState.MISSED
 
 
 def reconcile(tables: Tables, now_ms: int, flows: Sequence[str] | None) -> ReconcileReport:
@@ -53,17 +56,22 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     """The row that documents and ledger alone give."""
     known = [
         entry.occurrence
-        for (owner, _), entry in tables.ledger.items()
-        if owner == schedule.id and entry.occurrence.state not in FREE
+        for entry in entries(tables, schedule.id)
+        if entry.occurrence.state not in FREE and not _is_extra(entry)
     ]
     # The last time, not its run time, which catching up may have moved; index_row() takes the
     # spread off again.
     offset_ms = schedule.definition.trigger.offset_ms
     after_ms = max((each.until_ms + offset_ms for each in known), default=schedule.updated_at_ms)
     most = schedule.definition.max_runs
-    runs = sum(each.state is not OccurrenceState.MISSED for each in known)
+    runs = sum(each.state is not _MISSED and each.reason != BACKFILL for each in known)
     runs_left = None if most is None else max(0, most - runs)
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
+
+
+def _is_extra(entry: LedgerEntry) -> bool:
+    """Whether somebody asked for it: it says nothing about the schedule's own times."""
+    return (entry.claim_id or "").startswith(f"{RUN_NOW}:")
 
 
 def _with_times_of(row: IndexRow, wanted: IndexRow) -> IndexRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import BindParameter, TextClause
 
+from duly.plan_store import PlanSettings
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import Tables
 
@@ -34,6 +35,13 @@ class Db:
     dialect: Dialect
     fixed_now_ms: int | None = None
     """An injected clock's time; None: the database's clock."""
+    is_foreign: bool = False
+    """The connection is the caller's, on a driver that may be any."""
+    planning: PlanSettings = field(default_factory=PlanSettings)
+
+    def at(self, now_ms: int) -> Db:
+        """The same with the clock held: one instant for everything that is decided from now on."""
+        return replace(self, fixed_now_ms=now_ms)
 
     def clock(self) -> ColumnElement[int]:
         """The deciding clock as an expression: injected, or the database's own."""

@@ -77,11 +77,11 @@ class Dialect(Hashable, Protocol):
     def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
         """Move index rows, by number, to their next time: one statement or one prepared batch."""
 
-    def add_jobs(self, db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:
-        """Store new jobs and their events; gives ids and states of those that were new.
+    def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
+        """Store new jobs and their events; gives ids and states of those that were new."""
 
-        `foreign`: the connection is the caller's, on a driver that may be any.
-        """
+    def add_occurrences(self, db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+        """Store many ledger rows at once, all new; False: it cannot, or some are there already."""
 
     def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
         """Claim jobs with attempts and events; gives the fields of LeasedJob, best place first."""

@@ -6,7 +6,10 @@ the event to record; or a refusal. Timing that did not change keeps the row's pl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from duly.occurrences import IndexRow, index_row, policies_text
 from duly.schedules import (
@@ -38,6 +41,26 @@ class Edit:
     schedule: Schedule
     row: IndexRow | None
     event: ScheduleEvent | None
+    before: Schedule | None = None
+    """As it stood; None: it is new."""
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether what was planned by the old definition no longer stands."""
+        if self.before is None or self.event is None:
+            return False
+        old, new = self.before.definition, self.schedule.definition
+        return structs.replace(new, description=old.description, note=old.note) != old
+
+    @property
+    def moves(self) -> bool:
+        """Whether it says more than words: they move no hand, and plan nothing."""
+        return self.before is None or self.withdraws or self.before.state == "quarantined"
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a pause ends here."""
+        return self.event is not None and self.event.kind == "resumed"
 
 
 def plan_write(
@@ -104,7 +127,30 @@ def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> 
         schedule, row = _placed(fresh, now_ms, runs_left)
         if row is not None and stored.row is not None:
             row = replace(row, version=stored.row.version + 1)
-    return Edit(schedule, row, _event(write, old, definition, now_ms))
+    return Edit(schedule, row, _event(write, old, definition, now_ms), old)
+
+
+def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edit:
+    """Let the row begin again at the first withdrawn time that the new definition still has.
+
+    Runs that were charged for withdrawn times are given back.
+    """
+    schedule, row = edit.schedule, edit.row
+    definition = schedule.definition
+    if not withdrawn or stored is None or state_of(definition) != "active":
+        return edit
+    runs_left = _runs_left(definition, stored, len(withdrawn))
+    trigger = definition.trigger
+    standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
+    if standing and (row is None or standing[0] < row.nominal_ms):
+        active: ScheduleState = "active"
+        schedule = replace(schedule, state=active, error=None)
+        earlier = index_row(schedule, standing[0] - 1 + trigger.offset_ms)
+        version = 1 if row is None else row.version
+        row = None if earlier is None else replace(earlier, version=version)
+    if row is not None:
+        row = replace(row, runs_left=runs_left)
+    return replace(edit, schedule=schedule, row=row)
 
 
 def _placed(
@@ -118,13 +164,19 @@ def _placed(
     return schedule, None if row is None else replace(row, runs_left=runs_left)
 
 
-def _runs_left(definition: Definition, stored: Stored) -> int | None:
-    """Runs already had stay counted when the allowance changes."""
+def _runs_left(definition: Definition, stored: Stored, withdrawn: int = 0) -> int | None:
+    """Runs already had stay counted when the allowance changes; withdrawn ones were not had."""
     allowed = stored.schedule.definition.max_runs
-    if definition.max_runs is None or allowed is None or stored.row is None:
+    if definition.max_runs is None or allowed is None:
         return definition.max_runs
-    used = allowed - (stored.row.runs_left or 0)
-    return max(0, definition.max_runs - used)
+    if stored.row is not None and stored.row.runs_left is not None:
+        left = stored.row.runs_left
+    elif stored.schedule.state == "finished" and withdrawn:
+        left = 0  # it finished because its last runs were planned ahead
+    else:
+        return definition.max_runs
+    used = allowed - left - withdrawn
+    return min(definition.max_runs, max(0, definition.max_runs - used))
 
 
 def _timing(definition: Definition) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from duly.errors import InvalidInput
 from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, Claims, QueueSettings, Renewed
 from duly.jobs import FINAL, JobId, JobState, LeasedJob, Token, WorkerId
 from duly.outcomes import Finish, check_finish
-from duly.stores.sql import ledger, tokens
+from duly.stores.sql import ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
 from duly.stores.sql.job_moves import promote_due, release_expired
@@ -174,7 +174,7 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
 @lru_cache(maxsize=64)
 def _look_statement(queues: int) -> str:
     firsts = ", ".join(
-        "(SELECT run_at_ms FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
+        "(SELECT run_at_ms FROM {p}jobs WHERE state IN ('scheduled', 'retrying') AND in_line = 0 "
         f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}"
         for number in range(queues)
     )
@@ -239,9 +239,11 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
 def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
     """Store ends of one shape, the ledger after them; gives the leases that were void."""
     void = set(db.dialect.end_jobs(db, alike))
-    scheduled = [each.job_id for each in alike if each.schedule_id and _lease(each) not in void]
+    planned = [each for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
-        ledger.follow_jobs(db, scheduled, alike[0].state)
+        ledger.follow_jobs(db, [each.job_id for each in planned], alike[0].state)
+    if alike[0].state in FINAL:
+        turns.give_back(db, [(each.schedule_id, each.job_id) for each in planned])
     return void
 
 

@@ -16,16 +16,14 @@ from duly.jobs import JobId, JobState, NewJob, place_of, retry_text
 from duly.stores.sql.db import Db
 
 
-def insert_jobs(
-    db: Db, jobs: Sequence[NewJob], *, foreign: bool = False
-) -> list[Enqueued | KeyTaken]:
-    """Store jobs with their first events; `foreign`: on a driver that may be any."""
+def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
+    """Store jobs with their first events."""
     if len(jobs) > MAX_INSERT:
         raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
     fresh: dict[JobId, NewJob] = {}
     keys = _Keys(db, jobs)
     answers = [_accept(job, fresh, keys) for job in jobs]
-    states = db.dialect.add_jobs(db, list(fresh.values()), foreign=foreign) if fresh else {}
+    states = db.dialect.add_jobs(db, list(fresh.values())) if fresh else {}
     # Those for later too: who sleeps until the next one is due must know of an earlier one.
     db.dialect.tell(db, {f"queue:{job.queue}" for job in fresh.values() if job.id in states})
     if len(states) == len(jobs):
@@ -53,7 +51,7 @@ def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: _Keys) -> Enqueued | 
 def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
     """The columns of a new job, at a time known to be the database's."""
     run_at_ms = now_ms if job.run_at_ms is None else job.run_at_ms
-    state = JobState.SCHEDULED if run_at_ms > now_ms else JobState.QUEUED
+    state = JobState.SCHEDULED if run_at_ms > now_ms or job.in_line else JobState.QUEUED
     return {
         "id": job.id,
         "action": job.action,
@@ -76,6 +74,9 @@ def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
         "idempotency_key": job.key,
         "schedule_id": job.schedule_id,
         "nominal_ms": job.nominal_ms,
+        "policies": job.policies,
+        "turn": job.turn,
+        "in_line": int(job.in_line),
         "correlation_id": job.correlation_id,
         "metadata": job.metadata,
         "input": job.input,

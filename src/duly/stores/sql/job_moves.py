@@ -9,56 +9,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from duly.events import AttemptStatus
+from sqlalchemy import Row
+
 from duly.job_store import MAX_SWEEP, JobRefused, Retention
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.ledger import OccurrenceState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
+from duly.planning import policies_of
 from duly.stores.checks import check_limit
-from duly.stores.sql import ledger
+from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
+from duly.stores.sql.job_events import move
 from duly.stores.sql.job_rows import job_of
+from duly.turns import Unstarted, decide_late
 
 _NO_LEASE = "worker = NULL, lease_until_ms = NULL"
-
-
-def move(
-    db: Db,
-    ids: Sequence[str],
-    path: Sequence[JobState],
-    sets: str = "",
-    *,
-    actor: str | None = None,
-    reason: str | None = None,
-    ended_as: AttemptStatus | None = None,
-    **values: Any,
-) -> None:
-    """Write states along a path, with an event for each, of jobs that are locked already."""
-    state = path[-1]
-    rows = db.run(
-        f"UPDATE {{p}}jobs SET state = :state, events = events + :steps, "
-        f"finished_at_ms = {'{now}' if state in FINAL else 'NULL'}{', ' * bool(sets)}{sets} "
-        "WHERE id IN :ids RETURNING id, fence, events, {now} AS at_ms",
-        state=state.value,
-        steps=len(path),
-        ids=list(ids),
-        **values,
-    ).all()
-    events = [
-        {
-            "job_id": row.id,
-            "seq": row.events - len(path) + step,
-            "at_ms": row.at_ms,
-            "state": state.value,
-            "attempt": row.fence,
-            "actor": actor,
-            "reason": reason,
-            "ended_as": ended_as,
-        }
-        for row in rows
-        for step, state in enumerate(path, 1)
-    ]
-    if events:
-        db.connection.execute(db.tables.job_events.insert(), events)
 
 
 def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
@@ -84,28 +49,77 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
         if path[-1] is not JobState.QUEUED:
             scheduled = {row.id for row in lost if row.schedule_id is not None}
             ledger.follow_jobs(db, scheduled.intersection(ids), path[-1])
+            turns.give_back(db, [(row.schedule_id, row.id) for row in lost if row.id in ids])
     db.dialect.tell(db, {f"queue:{row.queue}" for row in lost})
     return len(lost)
 
 
 def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = None) -> int:
-    """Queue scheduled and retrying jobs whose run time has come."""
+    """Queue scheduled and retrying jobs whose run time has come, if it is their turn."""
     check_limit(limit)
-    found: list[tuple[int, str]] = []
+    found: list[Row[Any]] = []
     served = waiting_queues(db) if queues is None else queues
     for queue in served:
-        rows = db.run(
-            "SELECT run_at_ms, id FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
-            "AND queue = :queue AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
+        found += db.run(
+            "SELECT run_at_ms, id, state, schedule_id, nominal_ms, turn, policies FROM {p}jobs "
+            "WHERE state IN ('scheduled', 'retrying') AND in_line = 0 AND queue = :queue "
+            "AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
             queue=queue,
             limit=limit,
+        ).all()
+    due = sorted(found, key=lambda row: (row.run_at_ms, row.id))[:limit]
+    planned = [row for row in due if _is_planned(row)]
+    # Those who hold a marker already come first: one that gives way must be where it can be found.
+    turns.queue(db, [row.id for row in due if not _is_planned(row)])
+    if planned:
+        held = _hold_back(db, planned)
+        turns.queue(db, [row.id for row in planned if row.id not in held])
+    return len(due)
+
+
+def _is_planned(row: Row[Any]) -> bool:
+    """Whether it comes from a schedule, and for the first time."""
+    return row.state == JobState.SCHEDULED and row.policies is not None
+
+
+def _hold_back(db: Db, planned: Sequence[Row[Any]]) -> set[JobId]:
+    """Take out schedules' jobs that come too late, or while another has not ended."""
+    late = _late(db, planned)
+    for kind, ids in late.items():
+        move(db, ids, [JobState.CANCELLED], reason=f"missed: {kind}")
+        ledger.end_planned(db, ids, OccurrenceState.MISSED, kind)
+    missed = {job_id for ids in late.values() for job_id in ids}
+    asking = [
+        turns.Candidate(
+            row.schedule_id, row.run_at_ms, row.nominal_ms, row.id, row.turn, row.policies
         )
-        found += [(row.run_at_ms, row.id) for row in rows]
-    ids = [job_id for _, job_id in sorted(found)[:limit]]
-    if ids:
-        move(db, ids, [JobState.QUEUED])
-        db.dialect.tell(db, {f"queue:{queue}" for queue in served})
-    return len(ids)
+        for row in planned
+        if row.turn is not None and row.id not in missed
+    ]
+    if not asking:
+        return missed
+    admission = turns.admit(db, asking)
+    if admission.in_line:
+        db.run("UPDATE {p}jobs SET in_line = 1 WHERE id IN :ids", ids=sorted(admission.in_line))
+    for job_id, reason in admission.skipped.items():
+        turns.skip(db, [job_id], reason)
+    return missed | admission.in_line | admission.skipped.keys()
+
+
+def _late(db: Db, planned: Sequence[Row[Any]]) -> dict[str, list[JobId]]:
+    """Jobs that the misfire policies of their schedules swallow, by the kind of policy."""
+    now_ms = db.now_ms()
+    by_schedule: dict[str, list[Row[Any]]] = defaultdict(list)
+    for row in planned:
+        by_schedule[row.schedule_id].append(row)
+    late: dict[str, list[JobId]] = defaultdict(list)
+    for group in by_schedule.values():
+        policies = policies_of(group[-1].policies)
+        if group[0].run_at_ms >= now_ms - policies.grace_ms:
+            continue
+        unstarted = [Unstarted(row.id, row.run_at_ms, row.turn) for row in group]
+        late[policies.misfire.kind] += sorted(decide_late(unstarted, policies, now_ms))
+    return late
 
 
 def waiting_queues(db: Db) -> list[str]:
@@ -113,9 +127,9 @@ def waiting_queues(db: Db) -> list[str]:
     rows = db.run(
         "WITH RECURSIVE found(queue) AS ("
         "SELECT (SELECT queue FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
-        "ORDER BY queue LIMIT 1) "
+        "AND in_line = 0 ORDER BY queue LIMIT 1) "
         "UNION ALL SELECT (SELECT j.queue FROM {p}jobs j WHERE j.state IN ('scheduled', 'retrying')"
-        " AND j.queue > found.queue ORDER BY j.queue LIMIT 1) "
+        " AND j.in_line = 0 AND j.queue > found.queue ORDER BY j.queue LIMIT 1) "
         "FROM found WHERE found.queue IS NOT NULL) "
         "SELECT queue FROM found WHERE queue IS NOT NULL"
     )
@@ -137,6 +151,7 @@ def cancel_job(
         return JobRefused(job_id, job.state)
     move(db, [job_id], [JobState.CANCELLED], actor=by, reason=reason)
     ledger.follow_jobs(db, [job_id], JobState.CANCELLED)
+    turns.give_back(db, [(job.schedule_id, job_id)])
     return _now(db, job_id)
 
 
@@ -165,6 +180,8 @@ def retry_job(
     said = reason or ("retry, attempts reset" if reset_attempts else "retry")
     move(db, [job_id], [JobState.QUEUED], sets, actor=by, reason=said)
     ledger.follow_jobs(db, [job_id], JobState.QUEUED)
+    if job.turn is not None and job.schedule_id is not None:
+        turns.take_if_free(db, job.schedule_id, job_id)
     db.dialect.tell(db, {f"queue:{job.queue}"})
     return _now(db, job_id)
 
@@ -181,6 +198,7 @@ def delete_job(
     emptied = "input = 'null', result = NULL, error = NULL, progress = NULL, metadata = NULL"
     move(db, [job_id], [JobState.DELETED], emptied, actor=by, reason=reason)
     ledger.follow_jobs(db, [job_id], JobState.DELETED)
+    turns.give_back(db, [(job.schedule_id, job_id)])
     return _now(db, job_id)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from duly.events import Attempt, JobEvent
@@ -38,7 +37,7 @@ class JobVerbs(Transactions):
 
     def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """The same inside the caller's own transaction."""
-        return self._joined(transaction, partial(job_inserts.insert_jobs, foreign=True), jobs)
+        return self._joined(transaction, job_inserts.insert_jobs, jobs)
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         """Rescue, promote, then take queued jobs."""

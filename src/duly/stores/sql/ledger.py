@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from sqlalchemy import Row
 
-from duly.jobs import JobState, NewJob
+from duly.jobs import JobId, JobState, NewJob
 from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
@@ -21,14 +22,21 @@ REPLACEABLE = (OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED)
 """States of a row that planning may write over."""
 
 
-def write(db: Db, rows: Sequence[dict[str, Any]]) -> set[tuple[str, int]]:
+def write(
+    db: Db, rows: Sequence[dict[str, Any]], over: Sequence[str] = REPLACEABLE
+) -> set[tuple[str, int]]:
     """Store occurrences; gives those that were free to take, by schedule and nominal time."""
     if not rows:
         return set()
+    ranges = [row for row in rows if row["until_ms"] > row["nominal_ms"]]
+    if ranges:
+        _clear(db, ranges)
+    if db.dialect.add_occurrences(db, rows):
+        return {(row["schedule_id"], row["nominal_ms"]) for row in rows}
     table = db.tables.occurrences
     names = [column.name for column in table.c]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names[2:])
-    states = ", ".join(f"'{state}'" for state in REPLACEABLE)
+    states = ", ".join(f"'{state}'" for state in over)
     written = db.run(
         f"INSERT INTO {{p}}occurrences AS o ({', '.join(names)}) "
         f"SELECT {', '.join(names)} FROM {db.dialect.records(table)} WHERE 1 = 1 "
@@ -39,8 +47,43 @@ def write(db: Db, rows: Sequence[dict[str, Any]]) -> set[tuple[str, int]]:
     return {(row[0], row[1]) for row in tuples(written)}
 
 
+def _clear(db: Db, ranges: Sequence[dict[str, Any]]) -> None:
+    """Remove rows whose times are open again, and which a run of times takes in."""
+    states = ", ".join(f"'{state}'" for state in REPLACEABLE)
+    db.run(
+        "DELETE FROM {p}occurrences WHERE (schedule_id, nominal_ms) IN ("
+        f"SELECT o.schedule_id, o.nominal_ms FROM {db.dialect.records(db.tables.occurrences)} "
+        "JOIN {p}occurrences o ON o.schedule_id = r.schedule_id AND o.nominal_ms > r.nominal_ms "
+        f"AND o.nominal_ms <= r.until_ms WHERE o.state IN ({states}))",
+        rows=msgspec.json.encode(ranges).decode(),
+    )
+
+
+def taken_since(
+    db: Db, since_ms: Mapping[ScheduleId, int]
+) -> dict[ScheduleId, list[tuple[int, int]]]:
+    """First and last times of rows that reach to an instant or beyond, and are not open."""
+    taken: dict[ScheduleId, list[tuple[int, int]]] = defaultdict(list)
+    states = ", ".join(f"'{state}'" for state in REPLACEABLE)
+    wanted = [{"schedule_id": each, "nominal_ms": ms} for each, ms in since_ms.items()]
+    rows = db.run(
+        "SELECT o.schedule_id, o.nominal_ms, COALESCE(o.until_ms, o.nominal_ms) "
+        f"FROM {db.dialect.records(db.tables.occurrences)} "
+        "JOIN {p}occurrences o ON o.schedule_id = r.schedule_id "
+        f"WHERE COALESCE(o.until_ms, o.nominal_ms) >= r.nominal_ms AND o.state NOT IN ({states})",
+        rows=msgspec.json.encode(wanted).decode(),
+    )
+    for schedule_id, first_ms, last_ms in tuples(rows):
+        taken[schedule_id].append((first_ms, last_ms))
+    return taken
+
+
 def values(
-    occurrence: PlannedOccurrence, job: NewJob | None, now_ms: int, whose: tuple[str, str, str]
+    occurrence: PlannedOccurrence,
+    job: NewJob | None,
+    now_ms: int,
+    whose: tuple[str, str, str],
+    claim_id: str | None = None,
 ) -> dict[str, Any]:
     """A planned occurrence as columns; `whose` is the schedule's key."""
     flow, scope, name = whose
@@ -54,7 +97,7 @@ def values(
         "state": occurrence.state.value,
         "missed": 0,
         "row_version": 0,
-        "claim_id": None,
+        "claim_id": claim_id,
         "position": 0,
         "at_ms": now_ms,
         "until_ms": occurrence.until_ms,
@@ -73,6 +116,30 @@ def follow_jobs(db: Db, job_ids: Iterable[str], state: JobState) -> None:
     if statement is not None and ids:
         for chunk in chunks(ids):
             db.run(statement, ids=list(chunk))
+
+
+def skip_unmade(db: Db, reasons: Mapping[JobId, str]) -> None:
+    """Say of planned occurrences that their jobs were not even made, each for its reason."""
+    for job_id, reason in sorted(reasons.items()):
+        db.run(
+            "UPDATE {p}occurrences SET state = 'skipped', reason = :reason, job_id = NULL, "
+            "ended_at_ms = {now} WHERE job_id = :id",
+            id=job_id,
+            reason=reason,
+        )
+
+
+def end_planned(db: Db, job_ids: Sequence[str], state: OccurrenceState, reason: str | None) -> None:
+    """Say of planned occurrences that their jobs will not run, and why."""
+    ended = "{now}" if state is OccurrenceState.SKIPPED else "NULL"
+    for chunk in chunks(job_ids):
+        db.run(
+            f"UPDATE {{p}}occurrences SET state = :state, reason = :reason, ended_at_ms = {ended} "
+            "WHERE job_id IN :ids AND state = 'planned'",
+            state=state.value,
+            reason=reason,
+            ids=list(chunk),
+        )
 
 
 @lru_cache(maxsize=16)
@@ -107,6 +174,16 @@ def list_occurrences(
         **given,
     )
     return [occurrence_of(row) for row in rows]
+
+
+def by_claim(db: Db, schedule_id: ScheduleId, claim_id: str) -> Occurrence | None:
+    """The row of a schedule that somebody asked for under an id."""
+    row = db.run(
+        "SELECT * FROM {p}occurrences WHERE claim_id = :claim_id AND schedule_id = :schedule_id",
+        claim_id=claim_id,
+        schedule_id=schedule_id,
+    ).first()
+    return None if row is None else occurrence_of(row)
 
 
 def occurrence_of(row: Row[Any]) -> Occurrence:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from duly.errors import InvalidInput
+from duly.plan_store import PlanSettings
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -35,6 +36,9 @@ class SqlOptions:
     """SQLite: how long a writer waits for another."""
     allow_foreign_sqlite_writers: bool = False
     """SQLite before 3.51.3: let put_schedules_in() join connections that Duly did not open."""
+
+    planning: PlanSettings = field(default_factory=PlanSettings)
+    """How schedules are planned: the look-ahead of writes, and the actions' own settings."""
 
     def __post_init__(self) -> None:
         if self.namespace is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", self.namespace):

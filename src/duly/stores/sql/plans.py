@@ -8,22 +8,22 @@ planned it, so a lost answer or an edit that sets a row back does no harm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import select
 
 from duly.errors import InvalidInput
-from duly.ids import new_id
-from duly.jobs import JobId, NewJob
+from duly.jobs import NewJob
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
-from duly.planning import Plan, PlannedOccurrence, plan_many, policies_of
+from duly.planning import Plan, PlannedOccurrence, plan_many
 from duly.schedules import ScheduleId
-from duly.scopes import Scope, workspace_of
+from duly.stores.spans import free_of
 from duly.stores.sql import index, ledger
 from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.hand_over import HandedOver, Handing, Source, hand_over, make_job
 
 MAX_LOOK_AHEAD_MS = 86_400_000
 
@@ -44,30 +44,20 @@ class _Row(NamedTuple):
     runs_left: int | None
 
 
-class _Body(msgspec.Struct):
-    """What a job needs of a definition."""
-
-    action: str
-    input: msgspec.Raw = msgspec.Raw(b"null")
-
-
 def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     """Take due rows; write ledger, jobs and advance."""
     _check(request)
     now_ms = db.now_ms()
+    db = db.at(now_ms)
     until_ms = now_ms + request.look_ahead_ms
     rows = _due(db, request, until_ms)
-    known = [row for row in rows if row.body is not None]
-    plans = plan_many(known, now_ms, until_ms)
-    hands = [_Hand(row, plan) for row, plan in zip(known, plans, strict=True)]
-    planned, missed = _hand_over(db, hands, now_ms)
-    hands += [_Hand(row, _unknown(row)) for row in rows if row.body is None]
-    _move(db, hands, now_ms)
+    hands, handed = _plan(db, rows, now_ms, until_ms)
     ended = [hand.plan for hand in hands if hand.plan.next_run_at_ms is None]
     return PlanReport(
         rows=len(rows),
-        planned=planned,
-        missed=missed,
+        planned=handed.planned,
+        missed=handed.missed,
+        skipped=handed.skipped,
         finished=sum(plan.error is None for plan in ended),
         quarantined=sum(plan.error is not None for plan in ended),
         next_run_at_ms=_next(db, request),
@@ -75,8 +65,56 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     )
 
 
-def _unknown(row: _Row) -> Plan:
-    return Plan((), None, None, row.runs_left, NO_DEFINITION)
+def plan_at_once(db: Db, schedule_ids: Sequence[ScheduleId], now_ms: int) -> None:
+    """Plan rows that are ours already, as far as the look-ahead of writes reaches."""
+    until_ms = now_ms + db.planning.look_ahead_ms
+    found = db.run(
+        "SELECT i.row_id, i.nominal_ms, i.run_at_ms, i.runs_left FROM {p}schedule_index i "
+        "JOIN {p}schedule_rules r ON r.row_id = i.row_id WHERE r.schedule_id IN :ids "
+        "AND i.run_at_ms <= :until_ms AND i.hand_over = 'jobs' ORDER BY i.row_id",
+        ids=list(schedule_ids),
+        until_ms=until_ms,
+    )
+    rows = _with_rules(db, {row[0]: row for row in tuples(found)})
+    if rows:
+        _plan(db.at(now_ms), rows, now_ms, until_ms)
+
+
+def _plan(
+    db: Db, rows: Sequence[_Row], now_ms: int, until_ms: int
+) -> tuple[list[_Hand], HandedOver]:
+    """Plan locked rows, and write everything."""
+    known = [row for row in rows if row.body is not None]
+    plans = _without_taken(db, known, plan_many(known, now_ms, until_ms))
+    hands = [_Hand(db, row, plan) for row, plan in zip(known, plans, strict=True)]
+    handings = [
+        Handing(each, hand.jobs.get(each), hand.row[2:5])
+        for hand in hands
+        for each in hand.plan.occurrences
+    ]
+    handed = hand_over(db, handings, now_ms)
+    unknown = [row for row in rows if row.body is None]
+    hands += [_Hand(db, row, Plan((), None, None, row.runs_left, NO_DEFINITION)) for row in unknown]
+    _move(db, hands, now_ms)
+    return hands, handed
+
+
+def _without_taken(db: Db, rows: Sequence[_Row], plans: Sequence[Plan]) -> list[Plan]:
+    """Plans without times that lie in runs of times the ledger has.
+
+    Only a row that was set back behind an outage comes to them again; those on time never do.
+    """
+    late = [i for i, plan in enumerate(plans) if any(each.reason is not None for each in plan[0])]
+    if not late:
+        return list(plans)
+    taken = ledger.taken_since(db, {rows[i].schedule_id: rows[i].nominal_ms for i in late})
+    found = list(plans)
+    for i in late:
+        spans = taken.get(rows[i].schedule_id)
+        if spans and plans[i].error is None:
+            free = free_of(rows[i].trigger, plans[i].occurrences, spans)
+            found[i] = plans[i]._replace(occurrences=tuple(free))
+    return found
 
 
 def _move(db: Db, hands: Sequence[_Hand], now_ms: int) -> None:
@@ -117,7 +155,11 @@ def _due(db: Db, request: PlanRequest, until_ms: int) -> list[_Row]:
         limit=request.limit,
         **given,
     )
-    times = {row[0]: row for row in tuples(locked)}
+    return _with_rules(db, {row[0]: row for row in tuples(locked)})
+
+
+def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
+    """Locked rows by their numbers, with what they go by."""
     if not times:
         return []
     rules, documents = db.tables.schedule_rules, db.tables.resources
@@ -134,14 +176,21 @@ def _due(db: Db, request: PlanRequest, until_ms: int) -> list[_Row]:
 class _Hand:
     """A row, its plan, and the jobs that the plan makes."""
 
-    def __init__(self, row: _Row, plan: Plan) -> None:
+    def __init__(self, db: Db, row: _Row, plan: Plan) -> None:
         self.row = row
+        self.plan = plan
+        self.jobs: dict[PlannedOccurrence, NewJob] = {}
+        if not plan.occurrences:
+            return
+        source = Source(*row[1:5], row.policies, row.body or "")
         try:
-            self.jobs = {each: _job(row, each) for each in plan.occurrences if _is_planned(each)}
-            self.plan = plan
+            self.jobs = {
+                each: make_job(source, each, db.planning)
+                for each in plan.occurrences
+                if _is_planned(each)
+            }
         except (InvalidInput, msgspec.MsgspecError) as error:
             # What no job can carry would come again for ever, and hold up the rows behind it.
-            self.jobs = {}
             self.plan = _quarantine(row, str(error))
 
 
@@ -156,42 +205,6 @@ def _quarantine(row: _Row, error: str) -> Plan:
         row.schedule_id, nominal_ms, nominal_ms, 1, row.run_at_ms, state, error
     )
     return Plan((unmade,), None, None, row.runs_left, error)
-
-
-def _hand_over(db: Db, hands: Sequence[_Hand], now_ms: int) -> tuple[int, int]:
-    """Write what the ledger does not have yet, and jobs; how many jobs, and times missed."""
-    pairs = [(hand, each) for hand in hands for each in hand.plan.occurrences]
-    entries = [
-        ledger.values(each, hand.jobs.get(each), now_ms, (hand.row.flow, *hand.row[3:5]))
-        for hand, each in pairs
-    ]
-    taken = ledger.write(db, entries)
-    free = [(hand, each) for hand, each in pairs if (each.schedule_id, each.nominal_ms) in taken]
-    jobs = [hand.jobs[each] for hand, each in free if each in hand.jobs]
-    if jobs:
-        db.dialect.add_jobs(db, jobs, foreign=False)
-        db.dialect.tell(db, {f"queue:{job.queue}" for job in jobs})
-    missed = sum(each.count for _, each in free if each.state is OccurrenceState.MISSED)
-    return len(jobs), missed
-
-
-def _job(row: _Row, occurrence: PlannedOccurrence) -> NewJob:
-    body = msgspec.json.decode(row.body or "", type=_Body)
-    policies = policies_of(row.policies)
-    return NewJob(
-        id=JobId(new_id("job_")),
-        action=f"{row.flow}.{body.action}",
-        input=bytes(body.input).decode(),
-        workspace=workspace_of(Scope.parse(row.scope)),
-        scope=row.scope,
-        priority=policies.priority,
-        run_at_ms=occurrence.run_at_ms,
-        retry=policies.retry,
-        timeout_ms=policies.timeout_ms,
-        delivery=policies.delivery,
-        schedule_id=row.schedule_id,
-        nominal_ms=occurrence.nominal_ms,
-    )
 
 
 def _next(db: Db, request: PlanRequest) -> int | None:

@@ -53,6 +53,7 @@ class PostgresqlDialect:
     lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
+    add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
     take_jobs = staticmethod(postgresql_jobs.take_jobs)
     end_jobs = staticmethod(postgresql_jobs.end_jobs)
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: many new jobs by COPY, several times as fast as INSERT.
+"""PostgreSQL: many new jobs and ledger rows by COPY, several times as fast as INSERT.
 
 COPY knows no "unless it is there", so it runs in a savepoint: where an id exists already, which
 only a repeated call brings about, nothing is stored and the caller inserts one by one.
@@ -18,44 +18,72 @@ from duly.stores.sql.job_inserts import full_row
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
 
-_OWN = ("id", "input", "idempotency_key")
+_OWN = ("id", "input", "idempotency_key", "workspace", "scope", "schedule_id", "nominal_ms")
+"""Columns that differ from job to job; the others are written once for all that share them."""
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
     """Ids and states of the jobs, all of them new; None: nothing was stored."""
-    import psycopg
-
     now_ms = db.now_ms()
     shared = _Shared(now_ms)
     parts = [shared.of(job) for job in jobs]
     ids = _column([job.id for job in jobs])
     own = zip(
-        ids, _column([job.input for job in jobs]), _column([job.key for job in jobs]), strict=True
+        ids,
+        _column([job.input for job in jobs]),
+        _column([job.key for job in jobs]),
+        _column([job.workspace for job in jobs]),
+        _column([job.scope for job in jobs]),
+        _column([job.schedule_id for job in jobs]),
+        _column([job.nominal_ms for job in jobs]),
+        (text for _, text in parts),
+        strict=True,
     )
-    lines = [
-        f"{job_id}\t{given}\t{key}\t{text}\n"
-        for (job_id, given, key), (_, text) in zip(own, parts, strict=True)
-    ]
+    lines = [f"{a}\t{b}\t{c}\t{d}\t{e}\t{f}\t{g}\t{h}\n" for a, b, c, d, e, f, g, h in own]
     events = [
         f"{job_id}\t1\t{now_ms}\t{state}\t0\n"
         for job_id, (state, _) in zip(ids, parts, strict=True)
     ]
+    is_stored = _stored(
+        db,
+        {
+            f"jobs ({', '.join((*_OWN, *shared.names))})": lines,
+            "job_events (job_id, seq, at_ms, state, attempt)": events,
+        },
+    )
+    if not is_stored:
+        return None
+    return {job.id: state for job, (state, _) in zip(jobs, parts, strict=True)}
+
+
+def copy_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+    """Store ledger rows, all of them new; False: nothing was stored."""
+    names = list(rows[0])
+    columns = [_column([row[name] for row in rows]) for name in names]
+    lines = ["\t".join(row) + "\n" for row in zip(*columns, strict=True)]
+    return _stored(db, {f"occurrences ({', '.join(names)})": lines})
+
+
+def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
+    """Copy lines to tables, all or, where something is there already, nothing."""
+    import psycopg
+
     prefix, _ = db.dialect.names(db.tables)
     nested = db.connection.begin_nested()
     try:
         driver: Any = db.connection.connection.driver_connection
         with driver.cursor() as cursor:
-            _copy(cursor, f"{prefix}jobs ({', '.join((*_OWN, *shared.names))})", lines)
-            _copy(cursor, f"{prefix}job_events (job_id, seq, at_ms, state, attempt)", events)
+            for target, lines in targets.items():
+                _copy(cursor, f"{prefix}{target}", lines)
     except psycopg.errors.UniqueViolation:
         nested.rollback()
-        return None
+        return False
     except psycopg.Error as error:
         raise DBAPIError.instance("COPY", None, error, psycopg.Error) from error
     nested.commit()
-    return {job.id: state for job, (state, _) in zip(jobs, parts, strict=True)}
+    return True
 
 
 def _copy(cursor: Any, target: str, lines: Iterable[str]) -> None:
@@ -77,16 +105,15 @@ class _Shared:
         key = (
             job.action,
             job.queue,
-            job.workspace,
-            job.scope,
             job.priority,
             job.aging_ms,
             job.run_at_ms,
             id(job.retry),  # alive as long as its job, so no other has this number
             job.timeout_ms,
             job.delivery,
-            job.schedule_id,
-            job.nominal_ms,
+            job.policies,
+            job.turn,
+            job.in_line,
             job.correlation_id,
             job.metadata,
         )
@@ -98,12 +125,19 @@ class _Shared:
         return found
 
 
-def _column(values: Sequence[str | None]) -> Sequence[str]:
+def _column(values: Sequence[str | int | None]) -> Sequence[str]:
     """Values as COPY reads them; where none is special, which one look tells, as they are."""
-    given = [value for value in values if value is not None]
-    if len(given) < len(values) or _SPECIAL.search("".join(given)):
+    first = values[0]
+    if first is None or type(first) is int:
+        if values.count(first) == len(values):
+            return [_text(first)] * len(values)
         return [_text(value) for value in values]
-    return given
+    try:
+        if not _SPECIAL.search("".join(values)):  # type: ignore[arg-type]
+            return values  # type: ignore[return-value]
+    except TypeError:  # some are None
+        pass
+    return [_text(value) for value in values]
 
 
 def _text(value: object) -> str:

@@ -18,7 +18,7 @@ from duly.outcomes import Finish
 from duly.stores.sql.db import tuples
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
-from duly.stores.sql.postgresql_copy import copy_jobs
+from duly.stores.sql.postgresql_copy import copy_jobs, copy_occurrences
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
@@ -135,9 +135,9 @@ def _end_statement(state: str, via: str | None, is_released: bool, given: frozen
     """
 
 
-def add_jobs(db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]:
+def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
     """Store new jobs and their events; gives ids and states of those that were new."""
-    if not foreign and len(jobs) >= COPY_FROM:
+    if not db.is_foreign and len(jobs) >= COPY_FROM:
         states = copy_jobs(db, jobs)
         if states is not None:
             return states
@@ -147,25 +147,31 @@ def add_jobs(db: Db, jobs: Sequence[NewJob], *, foreign: bool) -> dict[str, str]
     return {row.id: row.state for row in added}
 
 
+def add_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+    """Store many ledger rows at once, all new; False: nothing was stored."""
+    return not db.is_foreign and len(rows) >= COPY_FROM and copy_occurrences(db, rows)
+
+
 COPY_FROM = 100
-"""So many jobs are worth a COPY."""
+"""So many rows are worth a COPY."""
 
 _ADD = """
     WITH added AS (
         INSERT INTO {p}jobs (id, action, queue, workspace, scope, state, priority, place, run_at_ms,
             created_at_ms, attempts, max_attempts, careful, fence, events, retry, timeout_ms,
-            cancel_asked, idempotency_key, schedule_id, nominal_ms, correlation_id, metadata, input)
+            cancel_asked, idempotency_key, schedule_id, nominal_ms, policies, turn, in_line,
+            correlation_id, metadata, input)
         SELECT id, action, queue, workspace, scope,
-            CASE WHEN run_at_ms > {now} THEN 'scheduled' ELSE 'queued' END, priority,
+            CASE WHEN run_at_ms > {now} OR in_line = 1 THEN 'scheduled' ELSE 'queued' END, priority,
             CASE WHEN run_at_ms IS NULL THEN {now} + place ELSE place END,
             COALESCE(run_at_ms, {now}), {now}, 0, max_attempts,
             careful, 0, 1, retry, timeout_ms, 0, idempotency_key, schedule_id, nominal_ms,
-            correlation_id, metadata, input
+            policies, turn, in_line, correlation_id, metadata, input
         FROM json_to_recordset(CAST(:rows AS json)) AS r (id text, action text, queue text,
             workspace text, scope text, priority integer, place bigint, run_at_ms bigint,
             max_attempts integer, careful integer, retry text, timeout_ms bigint,
-            idempotency_key text, schedule_id text, nominal_ms bigint, correlation_id text,
-            metadata text, input text)
+            idempotency_key text, schedule_id text, nominal_ms bigint, policies text, turn text,
+            in_line integer, correlation_id text, metadata text, input text)
         ON CONFLICT (id) DO NOTHING RETURNING id, state
     ), told AS (
         INSERT INTO {p}job_events (job_id, seq, at_ms, state, attempt)

@@ -84,7 +84,8 @@ def _standing(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
 def _fired(db: Db, ids: Sequence[str]) -> dict[str, Fired]:
     """What the ledger says of each schedule it knows."""
     rows_found = db.run(
-        "SELECT schedule_id, SUM(CASE WHEN state = 'missed' THEN 0 ELSE 1 END) AS runs, "
+        "SELECT schedule_id, SUM(CASE WHEN state = 'missed' OR reason = 'backfill' "
+        "OR claim_id LIKE 'run_now:%' THEN 0 ELSE 1 END) AS runs, "
         "MAX(COALESCE(until_ms, nominal_ms)) AS last_ms FROM {p}occurrences "
         "WHERE schedule_id IN :ids AND state NOT IN ('withdrawn', 'quarantined') "
         "GROUP BY schedule_id",

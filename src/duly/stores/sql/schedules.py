@@ -7,13 +7,13 @@ means is decided by `edits`, which is pure; the verb reads, asks, and writes the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
-from duly.schedules import Definition, Schedule
+from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
 from duly.store import (
     ABSENT,
@@ -27,7 +27,9 @@ from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import events, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
-from duly.stores.sql.edits import Edit, Stored, plan_write
+from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
+from duly.stores.sql.plans import plan_at_once
+from duly.stores.sql.withdrawals import Why, withdraw, write_pause
 
 MAX_WRITES = 10_000
 
@@ -71,8 +73,29 @@ def put_schedules(db: Db, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritt
     for write in writes:
         check_flow(write.key.flow)
     now_ms = db.now_ms()
-    keys = list(dict.fromkeys(write.key for write in writes))
-    stored, numbers = _read(db, keys)
+    answers: list[ScheduleWritten | Refused] = []
+    for batch in _batches(writes):
+        answers += _put_batch(db, batch, now_ms)
+    return answers
+
+
+def _batches(writes: Sequence[ScheduleWrite]) -> list[list[ScheduleWrite]]:
+    """The writes in order, cut so that no batch writes the same schedule twice."""
+    batches: list[list[ScheduleWrite]] = []
+    seen: set[ScheduleKey] = set()
+    for write in writes:
+        if not batches or write.key in seen:
+            batches.append([])
+            seen.clear()
+        batches[-1].append(write)
+        seen.add(write.key)
+    return batches
+
+
+def _put_batch(
+    db: Db, writes: Sequence[ScheduleWrite], now_ms: int
+) -> list[ScheduleWritten | Refused]:
+    stored, numbers = _read(db, [write.key for write in writes])
     held = _held(db, {write.key.scope for write in writes})
     answers: list[ScheduleWritten | Refused] = []
     batch = _Batch(numbers, stored)
@@ -83,17 +106,41 @@ def put_schedules(db: Db, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritt
             answers.append(edit)
             continue
         held[write.key.scope] += before is None
-        stored[write.key] = Stored(edit.schedule, edit.row)
         batch.add(write.key, edit)
         answers.append(ScheduleWritten(edit.schedule, edit.row, created=before is None))
-    batch.write(db)
-    return answers
+    return _as_they_stand(db, answers, batch.write(db, now_ms))
+
+
+def _as_they_stand(
+    db: Db, answers: Sequence[ScheduleWritten | Refused], moved: Sequence[ScheduleKey]
+) -> list[ScheduleWritten | Refused]:
+    """The answers, with what withdrawing or planning at once made of the rows."""
+    if not moved:
+        return list(answers)
+    now, _ = _read(db, moved)
+    standing = {each.schedule.id: each for each in now.values()}
+    return [
+        answer
+        if isinstance(answer, Refused) or answer.schedule.id not in standing
+        else ScheduleWritten(
+            standing[answer.schedule.id].schedule, standing[answer.schedule.id].row, answer.created
+        )
+        for answer in answers
+    ]
+
+
+def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule by its id."""
+    table = db.tables.resources
+    statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
+    found = db.connection.execute(statement).first()
+    return None if found is None else schedule_of(found)
 
 
 def delete_schedule(
     db: Db, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
 ) -> Schedule | Refused:
-    """Remove row and document; the events stay."""
+    """Remove row and document, and what has not begun; the events stay."""
     now_ms = db.now_ms()
     stored, numbers = _read(db, [key])
     found = stored.get(key)
@@ -101,6 +148,7 @@ def delete_schedule(
         return Refused("absent", ABSENT)
     if expected_version not in (None, found.schedule.version):
         return Refused("stale", found.schedule.version)
+    withdraw(db, {found.schedule.id: Why("withdrawn: schedule deleted", by)}, extras=True)
     rows.remove(db, list(numbers.values()))
     table = db.tables.resources
     db.connection.execute(delete(table).where(table.c.id == found.schedule.id))
@@ -111,9 +159,11 @@ def delete_schedule(
 class _Batch:
     """Edits gathered per table, so that many schedules cost a few statements."""
 
-    def __init__(self, numbers: dict[ScheduleKey, int], stored: Iterable[ScheduleKey]) -> None:
+    def __init__(
+        self, numbers: dict[ScheduleKey, int], stored: Mapping[ScheduleKey, Stored]
+    ) -> None:
         self._numbers = numbers
-        self._stored = set(stored)
+        self._stored = stored
         self._after: dict[ScheduleKey, Edit] = {}
         self._events: list[ScheduleEvent] = []
 
@@ -122,16 +172,51 @@ class _Batch:
             self._after[key] = edit
             self._events.append(edit.event)
 
-    def write(self, db: Db) -> None:
-        """Rows first, then documents, then events."""
+    def write(self, db: Db, now_ms: int) -> list[ScheduleKey]:
+        """What was planned is withdrawn, then rows, documents and events, then the next plans.
+
+        Gives the keys of schedules that do not stand as their edits said.
+        """
+        moved = self._withdraw(db, now_ms)
         self._write_rows(db)
         table = db.tables.resources
         documents = {key: document_values(edit.schedule) for key, edit in self._after.items()}
         insert_all(db, table, [each for k, each in documents.items() if k not in self._stored])
         update_all(db, table, "id", [each for k, each in documents.items() if k in self._stored])
         events.append(db, self._events)
-        if any(edit.row is not None for edit in self._after.values()):
-            db.dialect.tell(db, {"schedules:*"})
+        soon = self._soon(now_ms + db.planning.look_ahead_ms)
+        plan_at_once(db, [self._after[key].schedule.id for key in soon], now_ms)
+        return moved + soon
+
+    def _withdraw(self, db: Db, now_ms: int) -> list[ScheduleKey]:
+        """Take back what the old definitions planned; gives the keys whose rows were set back."""
+        whys = {
+            edit.schedule.id: Why(f"withdrawn: schedule {edit.event.kind}", edit.event.by)
+            for edit in self._after.values()
+            if edit.withdraws and edit.event is not None
+        }
+        if not whys:
+            return []
+        times = withdraw(db, whys)
+        for edit in self._after.values():
+            if edit.resumes and edit.before is not None:
+                write_pause(db, edit.before, now_ms)
+        back = [key for key, edit in self._after.items() if edit.schedule.id in times]
+        for key in back:
+            edit = self._after[key]
+            self._after[key] = set_back(edit, times[edit.schedule.id], self._stored.get(key))
+        return back
+
+    def _soon(self, until_ms: int) -> list[ScheduleKey]:
+        """Schedules whose next time comes so soon that no planner would be in time."""
+        return [
+            key
+            for key, edit in self._after.items()
+            if edit.moves
+            and edit.row is not None
+            and edit.row.hand_over == "jobs"
+            and edit.row.run_at_ms <= until_ms
+        ]
 
     def _write_rows(self, db: Db) -> None:
         """What stands under a key is written over, also when it is quarantined or foreign."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 PREFIX = "duly_"
 
 
@@ -29,6 +29,7 @@ class Tables:
     schedule_index: Table
     schedule_events: Table
     occurrences: Table
+    running: Table
     jobs: Table
     job_events: Table
     idempotency: Table
@@ -91,6 +92,12 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _text("detail"),
         ),
         occurrences=table("occurrences", *_ledger_columns()),
+        running=table(
+            "running",
+            _text("schedule_id", primary_key=True),
+            _text("job_id"),
+            _ms("since_ms"),
+        ),
         **_job_tables(table),
         **_queue_tables(table),
     )
@@ -197,6 +204,9 @@ def _job_columns() -> list[Column[object]]:
         _text("result", nullable=True),
         _text("error", nullable=True),
         _text("progress", nullable=True),
+        _text("policies", nullable=True),
+        _text("turn", nullable=True),
+        _whole("in_line"),
     ]
 
 

@@ -61,6 +61,7 @@ class SqliteDialect:
     lock = ""
     skip_locked = ""
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
+    add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
     take_jobs = staticmethod(sqlite_jobs.take_jobs)
     end_jobs = staticmethod(sqlite_jobs.end_jobs)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
-from duly.plan_store import PlanReport, PlanRequest
+from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
     CLAIM_LIMIT,
@@ -27,7 +27,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
-from duly.stores.sql import documents, events, index, ledger, plans, reconcile, schedules
+from duly.stores.sql import documents, events, extras, index, ledger, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_verbs import JobVerbs
 
@@ -161,6 +161,22 @@ class SqlStore(JobVerbs):
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows; write ledger, jobs and advance."""
         return await self._run(plans.plan_occurrences, request)
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+        return await self._run(schedules.find_schedule, schedule_id)
+
+    async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+        """Make one extra occurrence."""
+        return await self._run(extras.run_now, schedule_id, request_id)
+
+    async def backfill(self, request: Backfill) -> BackfillReport | None:
+        """Plan past times that did not run."""
+        return await self._run(extras.backfill, request)
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed."""
+        return await self._run(extras.pause_failing, schedule_id)
 
     async def list_occurrences(
         self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100

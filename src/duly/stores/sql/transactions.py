@@ -120,9 +120,11 @@ class Transactions:
             return result
         raise AssertionError("the last attempt returns or raises")
 
-    def _db(self, connection: Connection) -> Db:
+    def _db(self, connection: Connection, *, is_foreign: bool = False) -> Db:
         fixed = None if self._clock is None else to_ms(self._clock.now())
-        return Db(connection, self._tables, self._dialect, fixed)
+        return Db(
+            connection, self._tables, self._dialect, fixed, is_foreign, self._options.planning
+        )
 
     def _joined(
         self,
@@ -137,7 +139,7 @@ class Transactions:
             try:
                 # A savepoint, so that losing a race cannot abort what the caller has done.
                 with connection.begin_nested():
-                    return verb(self._db(connection), *args, **kwargs)
+                    return verb(self._db(connection, is_foreign=True), *args, **kwargs)
             except DBAPIError as error:
                 if attempt + 1 == RACES or not self._dialect.is_race(error):
                     raise unavailable(error) from error

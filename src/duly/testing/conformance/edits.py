@@ -62,13 +62,17 @@ class EditCases(StoreConformance):
     @case
     async def test_words_leave_the_hand_alone(self, store: Store, clock: ManualClock) -> None:
         """Also past its time: an edit near the time must not lose the occurrence."""
-        await put(store, a_write(definition=a_definition(max_runs=5)))
+        await put(store, a_write(definition=a_definition(max_runs=5, hand_over="http")))
         clock.advance(hours=1)
         await store.claim_due()
         before = await only_row(store)
         clock.advance(hours=3)
         definition = a_definition(
-            description="new", input=2, policies=Policies(priority=8), max_runs=5
+            description="new",
+            input=2,
+            policies=Policies(priority=8),
+            max_runs=5,
+            hand_over="http",
         )
         (answer,) = await put(store, a_write(definition=definition, by="bob"))
         assert (answer.schedule.version, answer.schedule.updated_at_ms) == (
@@ -93,9 +97,9 @@ class EditCases(StoreConformance):
     @case
     async def test_words_leave_a_due_one_time_alone(self, store: Store, clock: ManualClock) -> None:
         trigger = once(START + timedelta(hours=1))
-        await put(store, a_write(definition=a_definition(trigger)))
+        await put(store, a_write(definition=a_definition(trigger, hand_over="http")))
         clock.advance(hours=2)
-        changed = a_definition(trigger, policies=Policies(priority=3))
+        changed = a_definition(trigger, policies=Policies(priority=3), hand_over="http")
         (answer,) = await put(store, a_write(definition=changed))
         assert answer.schedule.state == "active"
         assert (await only_row(store)).priority == 3

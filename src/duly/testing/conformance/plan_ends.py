@@ -56,7 +56,8 @@ class PlanEndCases(StoreConformance):
 
     @case
     async def test_planned_runs_are_counted_down(self, store: Store, clock: ManualClock) -> None:
-        await put(store, a_write(definition=a_definition(max_runs=2)))
+        policies = Policies(overlap="allow")
+        await put(store, a_write(definition=a_definition(max_runs=2, policies=policies)))
         clock.advance(hours=1)
         assert (await plan(store)).finished == 0
         assert (await only_row(store)).runs_left == 1

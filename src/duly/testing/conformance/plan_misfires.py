@@ -7,10 +7,9 @@ from typing import Any
 from duly.schedules import Misfire, Policies
 from duly.store import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.plan_samples import jobs_of, ledger, plan
+from duly.testing.conformance.plan_samples import FROM_TWO, jobs_of, ledger, plan
 from duly.testing.conformance.samples import (
     MINUTE_MS,
-    MINUTELY,
     START_MS,
     a_definition,
     a_write,
@@ -23,9 +22,9 @@ Shown = tuple[int, int, int, str, str | None]
 
 
 async def minutely(store: Store, misfire: Misfire, **fields: Any) -> None:
-    """A schedule of every minute without grace."""
-    policies = Policies(misfire=misfire, grace_ms=0)
-    await put(store, a_write(definition=a_definition(MINUTELY, policies=policies, **fields)))
+    """A schedule of every minute from the second on, without grace."""
+    policies = Policies(misfire=misfire, grace_ms=0, overlap="allow")
+    await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies, **fields)))
 
 
 async def shown(store: Store) -> list[Shown]:
@@ -50,10 +49,10 @@ class MisfireCases(StoreConformance):
         await minutely(store, Misfire())
         clock.advance(minutes=60, seconds=30)
         report = await plan(store)
-        assert (report.rows, report.planned, report.missed) == (1, 1, 59)
+        assert (report.rows, report.planned, report.missed) == (1, 1, 58)
         assert report.next_run_at_ms == START_MS + 61 * MINUTE_MS
         assert await shown(store) == [
-            (1, 59, 59, "missed", "run_once"),
+            (2, 59, 58, "missed", "run_once"),
             (60, 60, 1, "planned", "run_once"),
         ]
         (job,) = await jobs_of(store)
@@ -65,8 +64,8 @@ class MisfireCases(StoreConformance):
         await minutely(store, Misfire("skip"))
         clock.advance(minutes=60, seconds=30)
         report = await plan(store)
-        assert (report.planned, report.missed) == (0, 60)
-        assert await shown(store) == [(1, 60, 60, "missed", "skip")]
+        assert (report.planned, report.missed) == (0, 59)
+        assert await shown(store) == [(2, 60, 59, "missed", "skip")]
         assert await jobs_of(store) == []
         assert (await only_row(store)).nominal_ms == START_MS + 61 * MINUTE_MS
 
@@ -75,8 +74,8 @@ class MisfireCases(StoreConformance):
         await minutely(store, Misfire("skip"))
         clock.advance(minutes=60)
         report = await plan(store)
-        assert (report.planned, report.missed) == (1, 59)
-        assert await shown(store) == [(1, 59, 59, "missed", "skip"), (60, 60, 1, "planned", None)]
+        assert (report.planned, report.missed) == (1, 58)
+        assert await shown(store) == [(2, 59, 58, "missed", "skip"), (60, 60, 1, "planned", None)]
 
     @case
     async def test_catch_up_runs_the_newest_one_by_one(
@@ -86,9 +85,9 @@ class MisfireCases(StoreConformance):
         clock.advance(minutes=60, seconds=30)
         now_ms = clock.now_ms()
         report = await plan(store)
-        assert (report.planned, report.missed) == (5, 55)
+        assert (report.planned, report.missed) == (5, 54)
         assert await shown(store) == [
-            (1, 55, 55, "missed", "catch_up"),
+            (2, 55, 54, "missed", "catch_up"),
             *((minute, minute, 1, "planned", "catch_up") for minute in range(56, 61)),
         ]
         jobs = await jobs_of(store)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from duly.job_store import JobFilter
 from duly.jobs import Job, JobId
 from duly.ledger import Occurrence
 from duly.plan_store import PlanReport, PlanRequest
-from duly.schedules import ScheduleId
+from duly.schedules import Overlap, Policies, ScheduleId
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import a_definition, a_write, put
+from duly.testing.conformance.suite import START
+from duly.triggers import cron
 
 PAGE = 1_000
+FROM_TWO = cron("* * * * *", start_at=START + timedelta(minutes=2))
+"""Every minute, the first so late that the write which brings it does not plan it at once."""
 
 
 async def plan(store: Store, **fields: Any) -> PlanReport:
@@ -50,3 +55,20 @@ async def plan_one(store: Store, clock: ManualClock, name: str = "a", **fields: 
     await plan(store)
     (job,) = await jobs_of(store, name)
     return job.id
+
+
+async def put_hourly(store: Store, overlap: Overlap = "skip", **policies: Any) -> None:
+    """The hourly schedule `a` with an overlap policy; `policies` are the others."""
+    definition = a_definition(policies=Policies(overlap=overlap, **policies))
+    await put(store, a_write(definition=definition))
+
+
+async def next_hour(store: Store, clock: ManualClock) -> PlanReport:
+    """An hour later, and what is planned then."""
+    clock.advance(hours=1)
+    return await plan(store)
+
+
+async def line(store: Store, name: str = "a") -> list[tuple[str, bool]]:
+    """State of each job of a schedule, and whether it stands in line, by nominal time."""
+    return [(job.state.value, job.in_line) for job in await jobs_of(store, name)]

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from duly.testing.conformance.plan_at_once import AtOnceCases
+from duly.testing.conformance.plan_backfills import BackfillCases
 from duly.testing.conformance.plan_ends import PlanEndCases
+from duly.testing.conformance.plan_extras import RunNowCases
+from duly.testing.conformance.plan_failing import FailingCases
 from duly.testing.conformance.plan_follows import FollowCases
+from duly.testing.conformance.plan_late import LateCases
 from duly.testing.conformance.plan_ledger import LedgerCases
+from duly.testing.conformance.plan_marker import MarkerCases
 from duly.testing.conformance.plan_misfires import MisfireCases
+from duly.testing.conformance.plan_pauses import PauseCases
 from duly.testing.conformance.plan_rows import PlanCases
+from duly.testing.conformance.plan_turns import PlannedTurnCases, PromotedTurnCases
+from duly.testing.conformance.plan_withdrawals import WithdrawalCases
 
 
-class PlanningConformance(PlanCases, MisfireCases, PlanEndCases, FollowCases, LedgerCases):
+class PlanningConformance(
+    PlanCases,
+    MisfireCases,
+    PlanEndCases,
+    FollowCases,
+    LedgerCases,
+    PlannedTurnCases,
+    PromotedTurnCases,
+    MarkerCases,
+    LateCases,
+    AtOnceCases,
+    PauseCases,
+    WithdrawalCases,
+    RunNowCases,
+    BackfillCases,
+    FailingCases,
+):
     """Every promise of PlanStore."""

@@ -134,7 +134,7 @@ class ProcessConformance(PeerConformance):
 
     def test_processes_share_every_minute(self, store: Store, peers: Peers) -> None:
         names = [f"{number:04}" for number in range(1_000)]
-        minutely = a_definition(MINUTELY)
+        minutely = a_definition(MINUTELY, hand_over="http")  # nobody else plans these
         self.runner.run(put(store, *(a_write(name, minutely) for name in names)))
         claimers = peers(2)
         for minute in range(1, 6):

@@ -96,7 +96,8 @@ class WriteCases(StoreConformance):
         (answer,) = await put(store, a_write(definition=a_definition(once(START))))
         assert (answer.row, answer.schedule.state) == (None, "finished")
         at = START + timedelta(milliseconds=1)
-        (answer,) = await put(store, a_write("b", a_definition(once(at))))
+        definition = a_definition(once(at), hand_over="http")
+        (answer,) = await put(store, a_write("b", definition))
         assert answer.row is not None
         assert answer.row.nominal_ms == START_MS + 1
 

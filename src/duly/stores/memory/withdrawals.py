@@ -1,0 +1,76 @@
+"""Withdrawals in memory: what an edit, a pause or a deletion takes back, and what a pause hid."""
+
+from __future__ import annotations
+
+from duly.jobs import JobState
+from duly.ledger import Occurrence, OccurrenceState
+from duly.occurrences import trigger_text
+from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
+from duly.schedules import Schedule, ScheduleId
+from duly.stores.memory import ledger
+from duly.stores.memory.job_moves import move
+from duly.stores.memory.tables import Tables
+from duly.stores.spans import span_until, spans_left
+from duly.triggers import Trigger
+
+_NOT_BEGUN = frozenset({JobState.SCHEDULED, JobState.QUEUED})
+_EXTRAS = frozenset({RUN_NOW, BACKFILL})
+
+
+def withdraw(
+    tables: Tables, now_ms: int, schedule_id: ScheduleId, by: str, *, because: str
+) -> list[Occurrence]:
+    """Take back planned occurrences that have not begun; extras too, when it is `deleted`."""
+    reason = f"withdrawn: schedule {because}"
+    jobs = [
+        stored.job
+        for stored in tables.jobs.values()
+        if stored.job.schedule_id == schedule_id and stored.job.state in _NOT_BEGUN
+    ]
+    # Who holds the marker comes last, so that it goes to nobody who is about to be taken back.
+    holder = tables.running.get(schedule_id)
+    withdrawn: list[Occurrence] = []
+    for job in sorted(jobs, key=lambda job: (job.id == holder, job.id)):
+        planned = ledger.planned_of(tables, job)
+        if planned is None or (planned.reason in _EXTRAS and because != "deleted"):
+            continue
+        ledger.end_planned(tables, job, OccurrenceState.WITHDRAWN, reason)
+        move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
+        withdrawn.append(planned)
+    return withdrawn
+
+
+def earliest(withdrawn: list[Occurrence], trigger: Trigger) -> int | None:
+    """The first of the withdrawn times that a rule still has."""
+    times = (each.nominal_ms for each in withdrawn)
+    return min((ms for ms in times if trigger.next_after_ms(ms - 1) == ms), default=None)
+
+
+def write_pause(tables: Tables, now_ms: int, schedule: Schedule) -> None:
+    """Write down the times whose run time came between the pause of a schedule and now."""
+    trigger = schedule.definition.trigger
+    if schedule.definition.hand_over == "external":
+        return  # its times are an outside scheduler's
+    events = [each for each in tables.events if each.schedule_id == schedule.id]
+    paused = [each.at_ms for each in events if each.kind == "paused"]
+    since_ms = paused[-1] if paused else schedule.created_at_ms
+    offset_ms = trigger.offset_ms
+    first_ms = trigger.next_after_ms(max(0, since_ms - offset_ms))
+    if first_ms is None or first_ms > now_ms - offset_ms:
+        return
+    rule = trigger_text(trigger)
+    whole = span_until(rule, first_ms, now_ms - offset_ms + 1)
+    for left in spans_left(rule, whole, ledger.taken_spans(tables, schedule.id)):
+        hidden = Occurrence(
+            schedule_id=schedule.id,
+            nominal_ms=left.first_ms,
+            until_ms=left.last_ms,
+            count=left.times,
+            run_at_ms=left.first_ms + offset_ms,
+            state=OccurrenceState.MISSED,
+            flow=schedule.flow,
+            scope=str(schedule.scope),
+            name=schedule.name,
+            reason=PAUSED,
+        )
+        ledger.put(tables, hidden)

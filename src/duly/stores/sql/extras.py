@@ -1,0 +1,187 @@
+"""Stations 4 and 5: occurrences that somebody asks for: one now, or past ones after all.
+
+Both go the planner's way, ledger first, so that asking again makes no second job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from msgspec import structs
+
+from duly.errors import BackendUnavailable, InvalidInput
+from duly.jobs import JobId, check_text
+from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
+from duly.occurrences import policies_text, trigger_text
+from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
+from duly.planning import PlannedOccurrence
+from duly.schedules import Limits, Schedule, ScheduleId
+from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.stores.spans import Span, spans_left
+from duly.stores.sql import ledger
+from duly.stores.sql.db import Db
+from duly.stores.sql.hand_over import Handing, Source, hand_over, make_job
+from duly.stores.sql.schedules import find_schedule, put_schedules
+
+_PLANNED = OccurrenceState.PLANNED
+_NO_LIMITS = Limits(2**31, 1, 2**31)
+"""Whoever stored a schedule was allowed to, and pausing it asks for nothing more."""
+_TRIES = 1_000
+"""Milliseconds after now that may be taken by other extras."""
+
+
+def run_now(db: Db, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+    """Make one extra occurrence."""
+    check_text("request_id", request_id)
+    schedule = find_schedule(db, schedule_id)
+    if schedule is None:
+        return None
+    claim_id = f"{RUN_NOW}:{request_id}"
+    db.dialect.guard_claim(db.connection, db.tables, f"{schedule_id}/{claim_id}")
+    asked_before = ledger.by_claim(db, schedule_id, claim_id)
+    if asked_before is not None:
+        return asked_before
+    now_ms = db.now_ms()
+    digest = sha256(f"{RUN_NOW}/{schedule_id}/{request_id}".encode()).hexdigest()
+    trigger = schedule.definition.trigger
+    for nominal_ms in range(now_ms, now_ms + _TRIES):
+        if trigger.next_after_ms(nominal_ms - 1) == nominal_ms:
+            continue  # the schedule's own time is not taken by an extra
+        extra = _single(schedule_id, nominal_ms, now_ms, RUN_NOW)
+        source = _source(schedule)
+        job = make_job(source, extra, db.planning, JobId(f"job_{digest[:32]}"))
+        handing = Handing(extra, job, source[1:4], claim_id)
+        if any(hand_over(db.at(now_ms), [handing], now_ms)):
+            return ledger.by_claim(db, schedule_id, claim_id)
+    raise BackendUnavailable(f"schedule {schedule_id} has too many extras at once; ask again")
+
+
+def backfill(db: Db, request: Backfill) -> BackfillReport | None:
+    """Plan past times that did not run."""
+    now_ms = db.now_ms()
+    _check(request, now_ms)
+    schedule = find_schedule(db, request.schedule_id)
+    if schedule is None:
+        return None
+    times, next_from_ms = _times(schedule, request)
+    if not times:
+        return BackfillReport(0, 0, None)
+    _open_ranges(db, schedule, times, now_ms)
+    source = _source(schedule)
+    handings = []
+    for nominal_ms in times:
+        again = _single(schedule.id, nominal_ms, now_ms, BACKFILL)
+        handings.append(Handing(again, make_job(source, again, db.planning), source[1:4]))
+    over = sorted(BACKFILLABLE | set(ledger.REPLACEABLE))
+    handed = hand_over(db.at(now_ms), handings, now_ms, over=over)
+    return BackfillReport(handed.planned, len(times) - handed.planned, next_from_ms)
+
+
+def _check(request: Backfill, now_ms: int) -> None:
+    if not 1 <= request.limit <= MAX_PLAN:
+        raise InvalidInput(f"limit is {request.limit}; allowed: 1 to {MAX_PLAN}")
+    if request.from_ms >= request.to_ms:
+        raise InvalidInput("a backfill must begin before it ends")
+    if request.to_ms > now_ms + 1:
+        raise InvalidInput("a backfill may not reach into the future; the planner will come to it")
+    if request.from_ms < now_ms - LEDGER_MS:
+        days = LEDGER_MS // 86_400_000
+        raise InvalidInput(f"the ledger is kept for {days} days; what is older may have run")
+
+
+def _times(schedule: Schedule, request: Backfill) -> tuple[list[int], int | None]:
+    """The times of one step, and where the next one begins."""
+    trigger = schedule.definition.trigger
+    times: list[int] = []
+    found = trigger.next_after_ms(request.from_ms - 1)
+    while found is not None and found < request.to_ms:
+        if len(times) == request.limit:
+            return times, times[-1] + 1
+        times.append(found)
+        found = trigger.next_after_ms(found)
+    return times, None
+
+
+def _open_ranges(db: Db, schedule: Schedule, times: Sequence[int], now_ms: int) -> None:
+    """Take the times out of missed runs of times; what is left of a run stays missed."""
+    rows = db.run(
+        "SELECT * FROM {p}occurrences WHERE schedule_id = :id AND nominal_ms <= :last_ms "
+        "AND until_ms >= :first_ms AND until_ms > nominal_ms AND state = 'missed' {lock}",
+        id=schedule.id,
+        first_ms=times[0],
+        last_ms=times[-1],
+    ).all()
+    rule = trigger_text(schedule.definition.trigger)
+    entries = []
+    for row in rows:
+        db.run(
+            "DELETE FROM {p}occurrences WHERE schedule_id = :id AND nominal_ms = :nominal_ms",
+            id=schedule.id,
+            nominal_ms=row.nominal_ms,
+        )
+        whole = Span(row.nominal_ms, row.until_ms, row.times)
+        offset_ms = row.run_at_ms - row.nominal_ms
+        for left in spans_left(rule, whole, [(ms, ms) for ms in times]):
+            kept = PlannedOccurrence(
+                schedule.id,
+                *left,
+                left.first_ms + offset_ms,
+                OccurrenceState.MISSED,
+                row.reason,
+            )
+            entries.append(ledger.values(kept, None, now_ms, (row.flow, row.scope, row.name)))
+    ledger.write(db, entries)
+
+
+def _single(
+    schedule_id: ScheduleId, nominal_ms: int, now_ms: int, reason: str
+) -> PlannedOccurrence:
+    return PlannedOccurrence(schedule_id, nominal_ms, nominal_ms, 1, now_ms, _PLANNED, reason)
+
+
+def _source(schedule: Schedule) -> Source:
+    definition = schedule.definition
+    return Source(
+        schedule.id,
+        schedule.flow,
+        str(schedule.scope),
+        schedule.name,
+        policies_text(definition.policies),
+        definition.to_json(),
+    )
+
+
+def pause_failing(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Pause a schedule whose last runs all failed."""
+    schedule = find_schedule(db, schedule_id)
+    if schedule is None or not schedule.definition.enabled:
+        return None
+    most = schedule.definition.policies.pause_after_failures
+    if most is None:
+        return None
+    resumed_ms = db.run(
+        "SELECT MAX(at_ms) FROM {p}schedule_events WHERE schedule_id = :id AND kind = 'resumed'",
+        id=schedule_id,
+    ).scalar()
+    states = db.run(
+        "SELECT state FROM {p}occurrences WHERE schedule_id = :id "
+        "AND state IN ('succeeded', 'failed') AND ended_at_ms > :since_ms "
+        "ORDER BY ended_at_ms DESC, nominal_ms DESC LIMIT :most",
+        id=schedule_id,
+        since_ms=-1 if resumed_ms is None else resumed_ms,
+        most=most,
+    ).scalars()
+    if list(states) != ["failed"] * most:
+        return None
+    note = f"paused after {most} failures in a row"
+    write = ScheduleWrite(
+        ScheduleKey(schedule.flow, str(schedule.scope), schedule.name),
+        schedule.id,
+        structs.replace(schedule.definition, enabled=False, note=note),
+        limits=_NO_LIMITS,
+        expected_version=schedule.version,
+        by="duly",
+    )
+    (written,) = put_schedules(db, [write])
+    return written.schedule if isinstance(written, ScheduleWritten) else None

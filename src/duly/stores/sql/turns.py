@@ -1,0 +1,198 @@
+"""Station 5: who of a schedule's jobs may run, under the lock of its running marker.
+
+The database decides who was first: taking the marker is an insert that leaves an existing row
+alone. Whoever finds it taken holds its row until the transaction ends, and so does whoever gives it
+back: nobody can get in line behind the back of a hand-over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from duly.errors import BackendUnavailable
+from duly.jobs import JobId, JobState, Turn
+from duly.ledger import OccurrenceState
+from duly.planning import policies_of
+from duly.stores.sql import ledger
+from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.job_events import move
+from duly.turns import Asking, decide_turns
+
+_ROUNDS = 10
+"""How often a marker may come and go while we reach for it."""
+
+
+class Candidate(NamedTuple):
+    """A job with a turn whose time has come; stored or about to be."""
+
+    schedule_id: str
+    run_at_ms: int
+    nominal_ms: int
+    job_id: JobId
+    turn: Turn
+    policies: str
+
+    @property
+    def asking(self) -> Asking:
+        """How it asks."""
+        return Asking(self.job_id, self.turn, policies_of(self.policies).overlap)
+
+
+@dataclass(slots=True)
+class Admission:
+    """What becomes of the candidates: those in neither place are to be queued."""
+
+    in_line: set[JobId] = field(default_factory=set)
+    skipped: dict[JobId, str] = field(default_factory=dict)
+
+
+def admit(db: Db, candidates: Sequence[Candidate]) -> Admission:
+    """Let jobs ask for their schedules' markers; who was in the way is dealt with."""
+    by_schedule: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in sorted(candidates):
+        by_schedule[candidate.schedule_id].append(candidate)
+    holders = _take(db, {each: group[0].job_id for each, group in by_schedule.items()})
+    line = _line(db, sorted(holders))
+    admission = Admission()
+    for schedule_id, group in by_schedule.items():
+        holder = holders.get(schedule_id)
+        if holder is None and len(group) == 1:
+            continue  # nearly always: nobody is in the way
+        standing = line[schedule_id]
+        turns = decide_turns([each.asking for each in group], holder, [x.asking for x in standing])
+        asked = {each.job_id: each for each in group}
+        admission.in_line.update(turns.in_line)
+        admission.skipped |= {each: why for each, why in turns.skipped.items() if each in asked}
+        for job_id, why in turns.skipped.items():
+            if job_id not in asked:  # it stood in line, and was overtaken
+                skip(db, [job_id], why)
+        if turns.cancels is not None and not _asked_to_stop(db, turns.cancels):
+            left = [each for each in standing if each.job_id not in turns.skipped]
+            first = min(left + [asked[job_id] for job_id in turns.in_line])
+            _hand_over(db, first)
+            if first.job_id in asked:
+                admission.in_line.discard(first.job_id)
+            else:
+                queue(db, [first.job_id])
+    return admission
+
+
+def _asked_to_stop(db: Db, holder: JobId) -> bool:
+    """Ask a running job to stop; one that has not begun, or not again, ends here: False."""
+    state = db.run("SELECT state FROM {p}jobs WHERE id = :id {lock}", id=holder).scalar()
+    if state == JobState.PROCESSING:
+        db.run("UPDATE {p}jobs SET cancel_asked = 1 WHERE id = :id", id=holder)
+        db.dialect.tell(db, {f"cancel:{holder}"})
+        return True
+    move(db, [holder], [JobState.CANCELLED], reason="cancel_running: a later run came")
+    ledger.follow_jobs(db, [holder], JobState.CANCELLED)
+    return False
+
+
+def _hand_over(db: Db, job: Candidate) -> None:
+    """Give a marker, whose row is ours, to another job."""
+    db.run(
+        "UPDATE {p}running SET job_id = :id, since_ms = {now} WHERE schedule_id = :schedule_id",
+        id=job.job_id,
+        schedule_id=job.schedule_id,
+    )
+
+
+def _take(db: Db, wanted: dict[str, JobId]) -> dict[str, JobId]:
+    """Take the markers that are free; gives the holders of the others, whose rows are ours now."""
+    holders: dict[str, JobId] = {}
+    for _ in range(_ROUNDS):
+        rows = [
+            {"schedule_id": schedule_id, "job_id": job_id, "since_ms": 0}
+            for schedule_id, job_id in sorted(wanted.items())
+        ]
+        taken = db.run(
+            "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
+            f"SELECT schedule_id, job_id, {{now}} FROM {db.dialect.records(db.tables.running)} "
+            "WHERE 1 = 1 ON CONFLICT (schedule_id) DO NOTHING RETURNING schedule_id",
+            rows=msgspec.json.encode(rows).decode(),
+        )
+        for row in tuples(taken):
+            del wanted[row[0]]
+        if not wanted:
+            return holders
+        held = db.run(
+            "SELECT schedule_id, job_id FROM {p}running WHERE schedule_id IN :ids "
+            "ORDER BY schedule_id {lock}",
+            ids=sorted(wanted),
+        )
+        for schedule_id, job_id in tuples(held):
+            holders[schedule_id] = job_id
+            del wanted[schedule_id]
+        if not wanted:
+            return holders
+    raise BackendUnavailable("the running markers of some schedules are never at rest")
+
+
+def _line(db: Db, schedule_ids: Sequence[str]) -> dict[str, list[Candidate]]:
+    """Who stands in line, first come first."""
+    line: dict[str, list[Candidate]] = defaultdict(list)
+    if schedule_ids:
+        rows = db.run(
+            f"SELECT {', '.join(_COLUMNS)} FROM {{p}}jobs WHERE in_line = 1 "
+            "AND schedule_id IN :ids ORDER BY schedule_id, run_at_ms, nominal_ms, id {lock}",
+            ids=list(schedule_ids),
+        )
+        for row in tuples(rows):
+            line[row[0]].append(Candidate._make(row))
+    return line
+
+
+_COLUMNS = ("schedule_id", "run_at_ms", "nominal_ms", "id", "turn", "policies")
+
+
+def skip(db: Db, job_ids: Sequence[JobId], reason: str) -> None:
+    """Take away stored jobs that their overlap policy skips."""
+    move(db, job_ids, [JobState.CANCELLED], reason=reason)
+    ledger.end_planned(db, job_ids, OccurrenceState.SKIPPED, reason)
+
+
+def take_if_free(db: Db, schedule_id: str, job_id: JobId) -> None:
+    """Take the marker for a job that runs in any case."""
+    db.run(
+        "INSERT INTO {p}running (schedule_id, job_id, since_ms) VALUES (:schedule_id, :id, {now}) "
+        "ON CONFLICT (schedule_id) DO NOTHING",
+        schedule_id=schedule_id,
+        id=job_id,
+    )
+
+
+def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
+    """Give back the markers of jobs that ended, each to the first in line.
+
+    Takes schedule and job ids: the marker may be another job's.
+    """
+    pairs = [pair for pair in ended if pair[0] is not None]
+    if not pairs:
+        return
+    freed = db.run(
+        "DELETE FROM {p}running WHERE schedule_id IN (SELECT schedule_id FROM {p}running "
+        "WHERE schedule_id IN :schedule_ids AND job_id IN :ids ORDER BY schedule_id {lock}) "
+        "RETURNING schedule_id",
+        schedule_ids=sorted({pair[0] or "" for pair in pairs}),
+        ids=[pair[1] for pair in pairs],
+    )
+    schedule_ids = sorted(freed.scalars())
+    line = _line(db, schedule_ids)
+    firsts = {schedule_id: each[0].job_id for schedule_id, each in line.items()}
+    if firsts:
+        _take(db, dict(firsts))
+        queue(db, list(firsts.values()))
+
+
+def queue(db: Db, job_ids: Sequence[JobId]) -> None:
+    """Queue jobs whose turn it is."""
+    if not job_ids:
+        return
+    queues = move(db, job_ids, [JobState.QUEUED])
+    db.dialect.tell(db, {f"queue:{name}" for name in queues})
