@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-faults test-tools check format bench-triggers bench-index bench-jobs lock clean
+.PHONY: help setup demo test test-faults soak test-tools check format bench-triggers bench-index bench-jobs lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ test: setup test-tools ## Run all tests, options through ARGS="..."
 
 test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
 	@$(BIN)/python -m tests.faults $(ARGS)
+
+soak: setup ## Kill planners and workers every second under load, and count every occurrence; options through ARGS="..."
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 # Debian packages that some tests need; without them those tests say what they lack.
 test-tools:

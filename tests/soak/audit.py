@@ -1,0 +1,92 @@
+"""What a soak must have left behind: every nominal time covered once, nothing doubled or lost."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, text
+
+from duly.schedules import Schedule
+from duly.triggers.instants import to_ms
+
+OPEN = ("scheduled", "queued", "processing", "retrying")
+
+
+@dataclass
+class Verdict:
+    """Counts of one soak; `lost` and `doubled` must be 0."""
+
+    expected: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    """Nominal times by what became of them."""
+    lost: int = 0
+    """Times that nothing covers, and jobs that never ended."""
+    doubled: int = 0
+    """Times covered twice, with two jobs, or at-most-once jobs that began twice."""
+    again: int = 0
+    """At-least-once jobs that began again after a kill: allowed, and counted."""
+
+
+class Books:
+    """The tables behind the store, read for the verdict."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+
+    def rows(self, statement: str) -> Sequence[Any]:
+        """All rows of a question."""
+        with self._engine.connect() as connection:
+            return connection.execute(text(statement)).all()
+
+    def is_quiet(self) -> bool:
+        """No schedule has a next time, and no job is left."""
+        left = self.rows(
+            "SELECT (SELECT count(*) FROM duly_schedule_index), (SELECT count(*) FROM duly_jobs "
+            "WHERE state IN ('scheduled', 'queued', 'processing', 'retrying'))"
+        )
+        return tuple(left[0]) == (0, 0)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+
+def judge(books: Books, schedules: Sequence[Schedule], journal: Path) -> Verdict:
+    """Compare ledger, jobs and journal with what the triggers alone say."""
+    verdict = Verdict()
+    covering: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for row in books.rows("SELECT schedule_id, nominal_ms, until_ms, state FROM duly_occurrences"):
+        covering[row[0]].append((row[1], row[1] if row[2] is None else row[2], row[3]))
+    for schedule in schedules:
+        _judge_times(verdict, schedule, covering[schedule.id])
+    pairs = Counter(
+        (row[0], row[1])
+        for row in books.rows(
+            "SELECT schedule_id, nominal_ms FROM duly_jobs WHERE schedule_id IS NOT NULL"
+        )
+    )
+    verdict.doubled += sum(count - 1 for count in pairs.values())
+    verdict.lost += sum(row[0] in OPEN for row in books.rows("SELECT state FROM duly_jobs"))
+    careful = {row[0] for row in books.rows("SELECT id FROM duly_jobs WHERE max_attempts = 1")}
+    starts = Counter(journal.read_text().split())
+    for job_id, count in starts.items():
+        if job_id in careful:
+            verdict.doubled += count - 1
+        else:
+            verdict.again += count - 1
+    return verdict
+
+
+def _judge_times(verdict: Verdict, schedule: Schedule, rows: list[tuple[int, int, str]]) -> None:
+    trigger = schedule.definition.trigger
+    assert trigger.end_at is not None
+    end_ms, found = to_ms(trigger.end_at), trigger.next_after_ms(schedule.created_at_ms)
+    while found is not None and found <= end_ms:
+        verdict.expected += 1
+        covers = [state for first, last, state in rows if first <= found <= last]
+        verdict.lost += not covers
+        verdict.doubled += len(covers) > 1
+        verdict.states.update(covers[:1])
+        found = trigger.next_after_ms(found)
