@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from duly.ledger import Occurrence
-from duly.schedules import ScheduleId
+from duly.schedules import Schedule, ScheduleId
 
 MAX_PLAN = 5_000
 NO_DEFINITION = "no definition is stored for it"
@@ -58,3 +58,9 @@ class PlanStore(Protocol):
         self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
     ) -> list[Occurrence]:
         """One page of a schedule's ledger by nominal time, newest first, before an instant."""
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed, as many as its policy says; else None."""

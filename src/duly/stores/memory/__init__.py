@@ -30,6 +30,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
+from duly.stores import failing
 from duly.stores.memory import documents, index, ledger, plans, schedules, upkeep
 from duly.stores.memory.job_verbs import JobVerbs
 from duly.triggers.instants import to_ms
@@ -160,6 +161,15 @@ class MemoryStore(JobVerbs):
         """One page of a schedule's ledger by nominal time, newest first, before an instant."""
         with self._transaction() as (tables, _):
             return ledger.page(tables, schedule_id, before_ms, limit)
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+        with self._transaction() as (tables, _):
+            return schedules.find(tables, schedule_id)
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed."""
+        return await failing.pause_failing(self, schedule_id)
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key; absent is fine."""

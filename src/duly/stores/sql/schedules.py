@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
-from duly.schedules import Definition, Schedule
+from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
 from duly.store import (
     ABSENT,
@@ -40,6 +40,14 @@ def get_schedule(db: Db, key: ScheduleKey) -> Schedule | None:
         table.c.scope == key.scope,
         table.c.name == document_name(key),
     )
+    found = db.connection.execute(statement).first()
+    return None if found is None else schedule_of(found)
+
+
+def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule by its id."""
+    table = db.tables.resources
+    statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
     found = db.connection.execute(statement).first()
     return None if found is None else schedule_of(found)
 

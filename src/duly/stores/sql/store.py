@@ -27,6 +27,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
+from duly.stores import failing
 from duly.stores.sql import documents, events, index, ledger, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_verbs import JobVerbs
@@ -169,6 +170,14 @@ class SqlStore(JobVerbs):
         return await self._run(
             ledger.list_occurrences, schedule_id, before_ms=before_ms, limit=limit
         )
+
+    async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Read one schedule by its id."""
+        return await self._run(schedules.find_schedule, schedule_id)
+
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        """Pause a schedule whose last runs all failed."""
+        return await failing.pause_failing(self, schedule_id)
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""
