@@ -146,7 +146,7 @@ def _job(
         id=job_id,
         action=f"{row.flow}.{definition.action}",
         input=msgspec.json.encode(definition.input).decode(),
-        workspace=workspace_of(Scope.parse(row.scope)),
+        workspace=definition.workspace or workspace_of(Scope.parse(row.scope)),
         scope=row.scope,
         priority=policies.priority,
         retry=policies.retry,

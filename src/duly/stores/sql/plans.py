@@ -49,6 +49,7 @@ class _Body(msgspec.Struct):
 
     action: str
     input: msgspec.Raw = msgspec.Raw(b"null")
+    workspace: str | None = None
 
 
 def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
@@ -182,7 +183,7 @@ def _job(row: _Row, occurrence: PlannedOccurrence) -> NewJob:
         id=JobId(new_id("job_")),
         action=f"{row.flow}.{body.action}",
         input=bytes(body.input).decode(),
-        workspace=workspace_of(Scope.parse(row.scope)),
+        workspace=body.workspace or workspace_of(Scope.parse(row.scope)),
         scope=row.scope,
         priority=policies.priority,
         run_at_ms=occurrence.run_at_ms,
