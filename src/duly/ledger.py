@@ -7,12 +7,15 @@ one row.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState
 from duly.schedules import ScheduleId
+from duly.triggers.instants import from_ms
 
 
 class OccurrenceState(StrEnum):
@@ -47,7 +50,8 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
     # Posted again is a transition of its own: it has a new lease.
     _S.DISPATCHING: frozenset({_S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.DENIED}),
-    _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED}),
+    # Authorisation is asked when a worker is about to start it.
+    _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED, _S.DENIED}),
     # An operator may revive a dead job.
     _S.FAILED: frozenset({_S.FIRED}),
     _S.SUCCEEDED: frozenset(),
@@ -81,8 +85,12 @@ _FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
 }
 
 
-def follow(state: OccurrenceState, job: JobState) -> OccurrenceState:
-    """What becomes of an occurrence when its job goes to a state."""
+def follow(
+    state: OccurrenceState, job: JobState, ended_as: AttemptStatus | None = None
+) -> OccurrenceState:
+    """What becomes of an occurrence when its job goes to a state, and how its attempt ended."""
+    if job is JobState.CANCELLED and ended_as == "denied" and may_go(state, _S.DENIED):
+        return _S.DENIED
     return _FOLLOWS.get(job, {}).get(state, state)
 
 
@@ -105,6 +113,16 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     fired_at_ms: int | None = None
     """When its job began first; with the run time, its lateness."""
     ended_at_ms: int | None = None
+
+    @property
+    def nominal_at(self) -> datetime:
+        """The instant the trigger names."""
+        return from_ms(self.nominal_ms)
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was to run: the nominal time and the spread, or later where it was caught up."""
+        return from_ms(self.run_at_ms)
 
     @property
     def is_range(self) -> bool:

@@ -241,7 +241,7 @@ def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
     void = set(db.dialect.end_jobs(db, alike))
     scheduled = [each.job_id for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
-        ledger.follow_jobs(db, scheduled, alike[0].state)
+        ledger.follow_jobs(db, scheduled, alike[0].state, alike[0].status)
     return void
 
 
