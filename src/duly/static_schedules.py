@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict, cast
 
 import msgspec
 
@@ -92,7 +92,7 @@ def declare(
         error.add_note(f"in static schedule {name!r}: pass input=, or give the parameter a default")
         raise
     rule = trigger if isinstance(trigger, Trigger) else parse_trigger(trigger)
-    options: ScheduleOptions = {**words, "input": fitting, "policies": Policies(**policies)}  # type: ignore[typeddict-item]
+    options = cast(ScheduleOptions, words | {"input": fitting, "policies": Policies(**policies)})
     declared = StaticSchedule(name, action.name.rpartition(".")[2], rule, options)
     # Made once to be checked whole.
     assert declared.definition.origin == "static"

@@ -1,5 +1,6 @@
 """What an end means for its schedule: an interval that was asked for, a pause after failures."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,10 @@ from duly.app import Duly
 from duly.context import Context
 from duly.errors import BackendUnavailable
 from duly.flows import Flow
+from duly.job_store import ClaimRequest
+from duly.jobs import WorkerId
+from duly.loops.consequences import Consequences
+from duly.outcomes import Succeeded, decide
 from duly.retries import RetryPolicy
 from duly.schedules import Limits, Policies, Schedule
 from duly.scopes import SYSTEM, user
@@ -224,9 +229,40 @@ async def test_a_worker_that_stops_sets_what_was_asked_for(clean_url: str) -> No
         await mine.create("feed", every(minutes=10), action="look", interval_bounds_ms=BOUNDS)
         clock.advance(minutes=10)
         await app.planner().run_once()
-        async with working(app, quick_poll_s=0.02):
-            await store.until("finish")
+        async with working(app, quick_poll_s=0.02) as worker:
+
+            async def refuse(*_: object) -> None:
+                if not worker._is_stopping:
+                    refusals.release()
+                    raise BackendUnavailable("planted")
+
+            refusals = asyncio.Semaphore(0)
+            store.before["put_schedules"] = refuse
+            for _ in range(3):  # so that the next try by itself is some time off
+                await refusals.acquire()
         found = await mine.get("feed")
         assert found is not None
         assert found.definition.trigger.words == "Every 30 minutes"
         assert found.definition.trigger.start_at == START + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("word", ["refused", "lost"])
+@in_loop
+async def test_a_late_holder_sets_nothing(word: str) -> None:
+    """Who holds a job after that decides about its schedule too."""
+    clock = ManualClock(START)
+    app = Duly("memory:", flows=[asking_flow(1_800, [])], clock=clock)
+    async with app:
+        mine = app.schedules("poll").of(SYSTEM)
+        await mine.create("feed", every(minutes=10), action="look", interval_bounds_ms=BOUNDS)
+        clock.advance(minutes=10)
+        await app.planner().run_once()
+        claims = await app.store.claim_jobs(ClaimRequest(WorkerId("worker_late")))
+        (job,) = claims.jobs
+        late = Consequences(app.calls)
+        late.ask_interval(job, 1_800_000)
+        if word == "lost":
+            late.forget(job.id)
+        late.ended([decide(job, Succeeded())], [job.id] if word == "refused" else [])
+        await late.settle()
+        assert await next_at(app) == START + timedelta(minutes=20)

@@ -1,5 +1,6 @@
 """What a handler reaches from its context, as whom, and what becomes of it."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from duly.scopes import SYSTEM, Scope, user, workspace
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every
-from tests.integration.working import in_loop
+from tests.integration.working import in_loop, open_app
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)  # a Monday
 ADA = Principal("ada")
@@ -184,12 +185,19 @@ async def test_a_sync_handler_has_the_same_calls(clean_url: str) -> None:
         return str(made.scope)
 
     flow.action(name="other")(ignore)
-    app = Duly(clean_url, flows=[flow])
+    app, store = open_app(clean_url, flow)
+    loops: list[object] = []
+
+    async def note_loop(*_: object) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    store.before["put_schedules"] = note_loop
     async with app:
         asked = await app.client.enqueue(subscribe, scope=user("ada"))
         assert asked.job_id in (await drain(app)).ids()
         assert await app.client.result(asked.job_id) == "user:ada"
         assert seen == [True]
+        assert loops == [asyncio.get_running_loop()], "that of the worker"
         assert (await only_job(app, "work.other")).scope == "user:ada"
         assert await NOTES.on(app.store).of(user("ada")).get("one") is not None
 
