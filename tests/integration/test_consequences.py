@@ -57,7 +57,7 @@ async def next_at(app: Duly) -> datetime:
 async def test_an_interval_that_was_asked_for_is_set(
     clean_url: str, asked_s: float, given_s: float
 ) -> None:
-    """R179: within the bounds, counted from the nominal time, and on record."""
+    """Within the bounds, counted from the nominal time, and on record."""
     answers: list[Any] = []
     clock = ManualClock(START)
     app = Duly(clean_url, flows=[asking_flow(asked_s, answers)], clock=clock)

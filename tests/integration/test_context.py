@@ -45,7 +45,7 @@ async def run_due(app: Duly) -> None:
 
 @in_loop
 async def test_an_action_makes_a_schedule_of_its_user(clean_url: str) -> None:
-    """R065, R087, R088: it lies in the user's scope, and what it starts runs as that user."""
+    """It lies in the user's scope, and what it starts runs as that user."""
     flow, seen = Flow("mail"), list[Any]()
 
     @flow.action
@@ -86,7 +86,7 @@ async def test_an_action_makes_a_schedule_of_its_user(clean_url: str) -> None:
 
 @in_loop
 async def test_a_user_carries_the_workspace_along(clean_url: str) -> None:
-    """R091: from the call to the schedule, to its job, to what that enqueues."""
+    """From the call to the schedule, to its job, to what that enqueues."""
     flow, seen = Flow("mail"), list[Principal]()
 
     @flow.action
@@ -119,7 +119,7 @@ async def test_a_user_carries_the_workspace_along(clean_url: str) -> None:
 
 @in_loop
 async def test_an_agent_acts_for_its_user(clean_url: str) -> None:
-    """R067: the schedule is the user's, its job runs as the user, and the record says who asked."""
+    """The schedule is the user's, its job runs as the user, and the record says who asked."""
     flow, seen = Flow("leads"), list[Principal]()
 
     @flow.action

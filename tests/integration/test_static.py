@@ -93,7 +93,7 @@ async def test_many_starts_at_once_make_one_of_each(clean_url: str) -> None:
 async def test_running_starts_with_it_and_runs_them(
     clean_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R049: nothing but the declaration is needed; its action is called with its usual input."""
+    """Nothing but the declaration is needed; its action is called with its usual input."""
     seen: list[str] = []
     clock = ManualClock(START)
     app = Duly(clean_url, flows=[declared({"a": "0 9 * * *"}, seen)], clock=clock)
