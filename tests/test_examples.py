@@ -36,3 +36,9 @@ def test_digests_are_the_same_on_every_store(postgres_url: str) -> None:
 def test_jobs_are_the_same_on_postgresql(postgres_url: str) -> None:
     folder = ROOT / "examples" / "jobs"
     assert run(folder, postgres_url) == (folder / "expected.txt").read_text()
+
+
+def test_reminders_are_the_same_on_every_store(postgres_url: str) -> None:
+    folder = ROOT / "examples" / "reminders"
+    expected = (folder / "expected.txt").read_text()
+    assert [run(folder, url) for url in ("memory:", postgres_url)] == [expected] * 2

@@ -3,10 +3,12 @@
 The public names. Everything not listed here may change without notice.
 """
 
+from duly.acting import Acting
 from duly.admin import Admin
-from duly.app import Duly
+from duly.app import Duly, ensure_schedule
 from duly.client import Client
 from duly.clock import Clock, SystemClock
+from duly.context import Context
 from duly.errors import (
     BackendUnavailable,
     Conflict,
@@ -17,12 +19,15 @@ from duly.errors import (
     NotFound,
     UnknownTrigger,
 )
-from duly.flows import Action, Context, Flow
+from duly.flows import Action, Flow
 from duly.job_store import Enqueued, JobFilter, QueueSettings, Retention
 from duly.jobs import Job, JobId, JobState
+from duly.ledger import Occurrence, OccurrenceState
 from duly.loops import Abort, KeeperOptions, PlannerOptions, WorkerOptions
 from duly.occurrences import Claimed, IndexRow
-from duly.resources import ResourceCollection, ScheduleCollection
+from duly.principals import Principal
+from duly.resolved import ScheduleConfig
+from duly.resources import Ensured, ResourceCollection, ResourceKind, ScheduleCollection
 from duly.retries import RetryPolicy
 from duly.schedules import Misfire, Policies
 from duly.scopes import SYSTEM, Scope, user, workspace
@@ -47,6 +52,7 @@ from duly.triggers import (
 
 __all__ = [
     "Abort",
+    "Acting",
     "Action",
     "Admin",
     "BackendUnavailable",
@@ -59,6 +65,7 @@ __all__ = [
     "Duly",
     "DulyError",
     "Enqueued",
+    "Ensured",
     "Every",
     "ExplainedTime",
     "Explanation",
@@ -74,15 +81,20 @@ __all__ = [
     "KeeperOptions",
     "Misfire",
     "NotFound",
+    "Occurrence",
+    "OccurrenceState",
     "Once",
     "PlannerOptions",
     "Policies",
+    "Principal",
     "QueueSettings",
     "ResourceCollection",
+    "ResourceKind",
     "Retention",
     "RetryPolicy",
     "SYSTEM",
     "ScheduleCollection",
+    "ScheduleConfig",
     "ScheduleIndex",
     "ScheduleKey",
     "Scope",
@@ -94,6 +106,7 @@ __all__ = [
     "Weekly",
     "WorkerOptions",
     "cron",
+    "ensure_schedule",
     "every",
     "next_after_many",
     "once",

@@ -14,12 +14,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
+from duly.acting import Acting, Reach
 from duly.admin import Admin
 from duly.client import Client
 from duly.clock import Clock
-from duly.flows import Flow, actions_of
+from duly.context import Authorize, Calls
+from duly.errors import InvalidInput
+from duly.flows import Action, Flow, actions_of
 from duly.loops import (
     Keeper,
     KeeperOptions,
@@ -30,8 +33,15 @@ from duly.loops import (
 )
 from duly.plan_store import ActionDefaults, PlanSettings
 from duly.portal import Portal, Sync
+from duly.principals import Principal, principal_of
+from duly.resources import Ensured, ScheduleCollection
+from duly.resources.requests import Named, ScheduleOptions, TriggerWords
+from duly.resources.schema import nearest
+from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name
+from duly.static_schedules import StaticReport, reconcile
 from duly.store import Store
 from duly.stores import open_store
+from duly.triggers import every
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +59,15 @@ class Duly:
         clock: Clock | None = None,
         priority_aging_s: float = 0,
         look_ahead_s: float = 60,
+        authorize: Authorize | None = None,
         **store_options: Any,
     ) -> None:
+        """`authorize(principal, schedule)`, which may be async, is asked before a schedule's job
+        starts; whatever else is named goes to open_store().
+        """
         self.url = url
         self.flows = tuple(flows)
+        self.authorize = authorize
         self.actions = actions_of(flows)
         self._clock = clock
         self._aging_ms = int(priority_aging_s * 1000)
@@ -91,6 +106,70 @@ class Duly:
         """What an operator does; every view is redacted."""
         return Admin(self.store, actions=self.actions)
 
+    def schedules(self, flow: Flow | str) -> ScheduleCollection:
+        """The schedules of a flow, checked against its actions; of() gives those of a scope."""
+        found = flow if isinstance(flow, Flow) else self._flow(flow)
+        return ScheduleCollection(
+            self.store,
+            found.name,
+            limits=found.limits,
+            actions=found.actions,
+            zones=found.zones,
+            fit=found.fit,
+        )
+
+    def acting_for(self, who: Principal | Scope, *, by: str | None = None) -> Acting:
+        """Act for somebody, from a route or an agent; `by` is who really asks, for the record."""
+        principal = principal_of(who) if isinstance(who, Scope) else who
+        asking = str(principal.scope) if by is None else by
+        return Acting(self.calls.reach, principal, check_name("by", asking, most=MAX_DISPATCH_ID))
+
+    async def schedule(
+        self,
+        action: Action | str,
+        interval_s: float,
+        input: object = None,  # noqa: A002
+        workspace: str | None = None,
+    ) -> Ensured:
+        """See that an action runs at an interval, for a workspace or for the system.
+
+        There is one such schedule for each action and workspace, called like the action: saying it
+        again, at every start and from every process, adds none, and changes it if need be.
+        """
+        full_name = action if isinstance(action, str) else action.name
+        flow, _, short = full_name.partition(".")
+        scope = SYSTEM if workspace is None else Scope("workspace", workspace)
+        mine = self.schedules(flow).of(scope)
+        return await mine.ensure(short, every(seconds=interval_s), action=short, input=input)
+
+    async def sync_static(self) -> StaticReport:
+        """Bring the store to the schedules that the code declares; running() does it first."""
+        reports = [
+            await reconcile(self.schedules(flow), flow.statics.values()) for flow in self.flows
+        ]
+        ensured = tuple(each for report in reports for each in report.ensured)
+        for each in ensured:
+            if each.outcome != "unchanged":
+                log.info(
+                    "static schedule %r of flow %s: %s",
+                    each.schedule.name,
+                    each.schedule.flow,
+                    each.outcome,
+                    extra={"event": "schedule.static", "schedule_id": each.schedule.id},
+                )
+        return StaticReport(ensured, tuple(name for report in reports for name in report.deleted))
+
+    def _flow(self, name: str) -> Flow:
+        known = {flow.name: flow for flow in self.flows}
+        if name not in known:
+            raise InvalidInput(f"this application has no flow {name!r}; {nearest(name, known)}")
+        return known[name]
+
+    @property
+    def calls(self) -> Calls:
+        """What its workers lend to handlers."""
+        return Calls(Reach(self.store, self.schedules, self.client.enqueue), self.authorize)
+
     @cached_property
     def _portal(self) -> Portal:
         return Portal()
@@ -124,6 +203,7 @@ class Duly:
             options,
             clock=self._clock,
             notifies=self.store.capabilities.notifies,
+            calls=self.calls,
         )
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
@@ -149,9 +229,12 @@ class Duly:
     ) -> AsyncIterator[Duly]:
         """Plan and work while the block runs; drained and closed at its end.
 
+        First the static schedules are brought to what the code declares.
+
         When a loop ends with an error, the block is cancelled and the error raised.
         """
         async with self, asyncio.TaskGroup() as group:
+            await self.sync_static()
             loops: list[Worker | Keeper | Planner] = []
             if worker:
                 loops.append(self.worker(worker if isinstance(worker, WorkerOptions) else None))
@@ -194,3 +277,20 @@ class Duly:
         """The URL without what may be a password."""
         address, at, rest = self.url.rpartition("@")
         return self.url if not at else f"{address.split('://', 1)[0]}://***@{rest}"
+
+
+async def ensure_schedule(
+    app: Duly,
+    flow: Flow | str,
+    name: str,
+    trigger: TriggerWords,
+    *,
+    action: str | Named,
+    scope: Scope = SYSTEM,
+    **options: Unpack[ScheduleOptions],
+) -> Ensured:
+    """See that a schedule is as said here, at every start and from every process.
+
+    What changes and what stays is ScopedSchedules.ensure()'s to say.
+    """
+    return await app.schedules(flow).of(scope).ensure(name, trigger, action=action, **options)

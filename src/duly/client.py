@@ -19,7 +19,8 @@ from duly.clock import Clock, SystemClock
 from duly.errors import Conflict, InvalidInput
 from duly.flows import Action
 from duly.ids import new_id, new_ids
-from duly.job_options import NO_ID, JobOptions, encode, encode_many, template_of
+from duly.job_options import NO_ID, encode, encode_many, template_of
+from duly.job_requests import JobOptions
 from duly.job_store import MAX_INSERT, Enqueued, KeyTaken
 from duly.jobs import Job, JobId, JobState, NewJob, check_text
 from duly.store import Store

@@ -6,7 +6,9 @@ from typing import Literal, NamedTuple
 
 from duly.jobs import JobId, JobState, WorkerId
 
-AttemptStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "released", "lost"]
+AttemptStatus = Literal[
+    "succeeded", "failed", "timed_out", "cancelled", "denied", "released", "lost"
+]
 
 
 class JobEvent(NamedTuple):

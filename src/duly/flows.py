@@ -7,58 +7,27 @@ at import: what cannot work is refused there, not at run time.
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, get_type_hints, overload
+from typing import Any, TypeVar, Unpack, get_type_hints, overload
 
 import msgspec
 
+from duly.context import Context
 from duly.errors import InvalidInput
-from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, Delivery, JobId, check_text
+from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, Delivery, check_text
+from duly.resolved import ScheduleConfig
+from duly.resources.requests import TriggerWords
+from duly.resources.schedules import Zones
 from duly.resources.schema import plain, schema_of
 from duly.retries import RetryPolicy
-from duly.scopes import check_flow
+from duly.schedules import DEFAULT_LIMITS, Limits
+from duly.scopes import SYSTEM, check_flow, dispatch_id
+from duly.static_schedules import StaticOptions, StaticSchedule, declare
 
-
-class Context(Protocol):
-    """What a handler may know and say about the job it runs."""
-
-    @property
-    def job_id(self) -> JobId:
-        """Of the job."""
-
-    @property
-    def queue(self) -> str:
-        """Where it was waiting."""
-
-    @property
-    def workspace(self) -> str:
-        """Whose work it is, for fairness."""
-
-    @property
-    def scope(self) -> str:
-        """Who it runs as."""
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first try."""
-
-    @property
-    def deadline(self) -> datetime:
-        """When the time for this attempt is up."""
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the ids."""
-
-    def progress(self, percent: float, message: str = "") -> None:
-        """Keep how far it is beside the job; cheap, stored by and by."""
+Resolve = Callable[..., ScheduleConfig | Awaitable[ScheduleConfig | None] | None]
+ResolveT = TypeVar("ResolveT", bound=Resolve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +51,8 @@ class Action:
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self._input_name, self._context_name, kind = _parameters(name, function)
+        self.usual_input = _usual_input(function, self._input_name)
+        """What its function takes when it is called without an input."""
         self._schema = None if kind is None else schema_of(kind)
 
     def __repr__(self) -> str:
@@ -90,6 +61,11 @@ class Action:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, for tests and for calls from other code."""
         return self.function(*args, **kwargs)
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether its function asks for a Context."""
+        return self._context_name is not None
 
     @property
     def queue(self) -> str:
@@ -148,11 +124,17 @@ class Action:
 
 
 class Flow:
-    """A named group of actions."""
+    """A named group of actions, with the schedules that the code itself declares."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, limits: Limits = DEFAULT_LIMITS, zones: Zones = "any") -> None:
         self.name = check_flow(name)
+        self.limits = limits
+        """What an owner may ask for in this flow."""
+        self.zones: Zones = zones
         self.actions: dict[str, Action] = {}
+        self.statics: dict[str, StaticSchedule] = {}
+        """Schedules declared by the code, by name; all of the system's scope."""
+        self.resolver: Resolve | None = None
 
     @overload
     def action(self, function: Callable[..., Any], /) -> Action: ...
@@ -198,6 +180,54 @@ class Flow:
 
         return add if function is None else add(function)
 
+    def schedule(
+        self,
+        trigger: TriggerWords,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        **options: Unpack[StaticOptions],
+    ) -> Callable[[Callable[..., Any]], Action]:
+        """Declare a schedule of the system's scope; its function is an action as well.
+
+        On an action of this flow it schedules that one. What cannot work is refused here. The
+        application brings the store to what is declared when it starts.
+        """
+
+        def add(function: Callable[..., Any]) -> Action:
+            action = function
+            if not isinstance(action, Action):
+                action = self.action(queue=queue or DEFAULT_QUEUE)(function)
+            elif queue is not None:
+                raise InvalidInput(f"queue {queue!r} is for {action.name} to say: it is an action")
+            elif action not in self.actions.values():
+                raise InvalidInput(f"action {action.name} is not of flow {self.name!r}")
+            short = action.name.removeprefix(f"{self.name}.")
+            declared = declare(name or short, trigger, action, options)
+            dispatch_id(SYSTEM, declared.name)
+            if declared.name in self.statics:
+                raise InvalidInput(f"flow {self.name} has a schedule {declared.name!r} already")
+            self.statics[declared.name] = declared
+            return action
+
+        return add
+
+    def resolve(self, function: ResolveT) -> ResolveT:
+        """Let a function say what a schedule is that the store does not have.
+
+        It is called with the schedule's id and a context, may be async, and gives a ScheduleConfig
+        or None.
+        """
+        if self.resolver is not None:
+            raise InvalidInput(f"flow {self.name} has a resolver already")
+        self.resolver = function
+        return function
+
+    def fit(self, action: str, given: object) -> object:
+        """An input as the action stores it; InvalidInput where it does not fit."""
+        found = self.actions.get(action)
+        return given if found is None else msgspec.json.decode(found.encode(given))
+
 
 def actions_of(flows: Collection[Flow]) -> dict[str, Action]:
     """Every action of the flows by its full name."""
@@ -228,6 +258,13 @@ def _parameters(
             raise InvalidInput(f"action {name} takes more than an input and a Context")
     kind = None if input_name is None else hints.get(input_name)
     return input_name, context_name, kind if isinstance(kind, type) and _has_schema(kind) else None
+
+
+def _usual_input(function: Callable[..., Any], name: str | None) -> object:
+    if name is None:
+        return None
+    default = inspect.signature(function).parameters[name].default
+    return None if default is inspect.Parameter.empty else default
 
 
 def _has_schema(kind: type[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What may be said of a job when it is enqueued, and its way to a NewJob.
+"""The way from what is said of a job, when it is enqueued, to a NewJob.
 
 Takes an action, an input and options as an application writes them; gives what the store takes.
 Everything is checked here, before anything is written.
@@ -7,13 +7,14 @@ Everything is checked here, before anything is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, TypedDict, get_args
+from datetime import timedelta
+from typing import Any, get_args
 
 import msgspec
 
 from duly.errors import InvalidInput, shown
 from duly.flows import Action
+from duly.job_requests import JobOptions
 from duly.jobs import DEFAULT_RETRY, MAX_INPUT_BYTES, Delivery, JobId, NewJob
 from duly.resources.schema import plain, unknown_field
 from duly.retries import RetryPolicy
@@ -27,29 +28,6 @@ NO_ID = JobId("job_")
 _encoder = msgspec.json.Encoder()
 _DELIVERIES = get_args(Delivery)
 _SAME = {"queue", "workspace", "priority", "retry", "delivery", "key", "correlation_id"}
-
-
-class JobOptions(TypedDict, total=False):
-    """What may be said of a job; what is not said is the action's own, or the default."""
-
-    queue: str
-    workspace: str | None
-    """Whose turn it is, where turns are taken; else it follows from the scope."""
-    scope: Scope | str
-    """Who it runs as."""
-    priority: int
-    run_at: datetime | None
-    delay: timedelta | None
-    """Instead of run_at: so long from now, by the store's clock."""
-    retry: RetryPolicy
-    timeout: timedelta
-    delivery: Delivery
-    key: str | None
-    """Idempotency key: unique for (workspace, action)."""
-    key_ttl: timedelta
-    correlation_id: str | None
-    metadata: Mapping[str, object] | None
-    """Facts that anybody may see."""
 
 
 def template_of(

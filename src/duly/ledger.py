@@ -7,12 +7,15 @@ one row.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState
 from duly.schedules import ScheduleId
+from duly.triggers.instants import from_ms
 
 
 class OccurrenceState(StrEnum):
@@ -82,8 +85,12 @@ _FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
 }
 
 
-def follow(state: OccurrenceState, job: JobState) -> OccurrenceState:
-    """What becomes of an occurrence when its job goes to a state."""
+def follow(
+    state: OccurrenceState, job: JobState, ended_as: AttemptStatus | None = None
+) -> OccurrenceState:
+    """What becomes of an occurrence when its job goes to a state, and how its attempt ended."""
+    if job is JobState.CANCELLED and ended_as == "denied" and may_go(state, _S.DENIED):
+        return _S.DENIED
     return _FOLLOWS.get(job, {}).get(state, state)
 
 
@@ -106,6 +113,16 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     fired_at_ms: int | None = None
     """When its job began first; with the run time, its lateness."""
     ended_at_ms: int | None = None
+
+    @property
+    def nominal_at(self) -> datetime:
+        """The instant the trigger names."""
+        return from_ms(self.nominal_ms)
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was to run: the nominal time and the spread, or later where it was caught up."""
+        return from_ms(self.run_at_ms)
 
     @property
     def is_range(self) -> bool:

@@ -48,7 +48,14 @@ class Released:
     reason: str = "released at stop"
 
 
-Outcome = Succeeded | Failed | Cancelled | Released
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The schedule may not act as its principal; the handler was not called."""
+
+    reason: str
+
+
+Outcome = Succeeded | Failed | Cancelled | Released | Denied
 
 
 class Finish(NamedTuple):
@@ -102,6 +109,11 @@ def decide(job: LeasedJob, outcome: Outcome, chance: float = 0.0) -> Finish:
             state = JobState.CANCELLED
             return Finish(
                 job.id, job.fence, state, "cancelled", unpaid, error=reason, schedule_id=made_by
+            )
+        case Denied(reason):
+            state, said = JobState.CANCELLED, f"denied: {reason}"
+            return Finish(
+                job.id, job.fence, state, "denied", unpaid, error=said, schedule_id=made_by
             )
         case Released(reason):
             state, charge = JobState.QUEUED, unpaid - 1

@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A loop on a thread, started with the first call."""
+    """A loop on a thread, started with the first call; or a loop that runs already."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = loop
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it on the loop and wait for its result."""
@@ -31,7 +31,7 @@ class Portal:
             running = None
         if running is not None:
             coroutine.close()
-            raise InvalidInput("app.sync blocks, and this is async code: await the call itself")
+            raise InvalidInput("sync blocks, and this is async code: await the call itself")
         return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
 
     def _started(self) -> asyncio.AbstractEventLoop:

@@ -15,8 +15,8 @@ import msgspec
 
 from duly.errors import InvalidInput
 from duly.retries import RetryPolicy
-from duly.scopes import Scope, check_name, dispatch_id
-from duly.triggers import Trigger, parse_trigger
+from duly.scopes import Scope, check_name, dispatch_id, workspace
+from duly.triggers import Every, Trigger, parse_trigger
 from duly.triggers.instants import from_ms, to_ms
 
 ScheduleId = NewType("ScheduleId", str)
@@ -25,6 +25,8 @@ Delivery = Literal["at_least_once", "at_most_once"]
 Overlap = Literal["skip", "allow", "buffer_one", "cancel_running"]
 MisfireKind = Literal["run_once", "skip", "catch_up"]
 ScheduleState = Literal["active", "paused", "finished", "quarantined", "external"]
+Origin = Literal["dynamic", "static"]
+"""Who declares a schedule: somebody at run time, or the application's code."""
 
 DEFINITION_VERSION = 1
 MAX_PRIORITY = 1_000
@@ -105,6 +107,9 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     max_runs: int | None = None
     interval_bounds_ms: tuple[int, int] | None = None
     """Shortest and longest interval an action may ask for; None: it may not ask."""
+    workspace: str | None = None
+    """Where the jobs of a user's schedule count; None: with the user."""
+    origin: Origin = "dynamic"
     v: int = DEFINITION_VERSION
 
     def __post_init__(self) -> None:
@@ -113,6 +118,9 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         _is_a("enabled", self.enabled, bool)
         _is_a("policies", self.policies, Policies)
         _one_of("hand_over", self.hand_over, HandOver)
+        _one_of("origin", self.origin, Origin)
+        if self.workspace is not None:
+            workspace(self.workspace)
         for what, text in (("description", self.description), ("note", self.note)):
             _is_a(what, text, str)
             if len(text) > MAX_WORDS:
@@ -206,6 +214,16 @@ def rebind(definition: Definition, key: str, earlier: Definition, at_ms: int) ->
     anchor = earlier.trigger.start_at
     kept = bind(definition, key, at_ms if anchor is None else to_ms(anchor))
     return kept if kept.trigger == earlier.trigger else bind(definition, key, at_ms)
+
+
+def clamp_interval_ms(definition: Definition, asked_ms: int) -> int:
+    """The interval that a schedule may have which is nearest to one that was asked for."""
+    bounds = definition.interval_bounds_ms
+    if bounds is None:
+        raise InvalidInput("the schedule sets no interval_bounds_ms, so no action may ask")
+    if not isinstance(definition.trigger, Every):
+        raise InvalidInput(f"{definition.trigger.words!r} is no interval; only every() has one")
+    return min(max(asked_ms, bounds[0]), bounds[1])
 
 
 def state_of(definition: Definition) -> ScheduleState:

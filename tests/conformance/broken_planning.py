@@ -154,6 +154,22 @@ class IgnoresEnds(MemoryStore):
         return void
 
 
+class TakesNoForAFailure(BrokenLedger):
+    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
+        plainly = [
+            each._replace(status="cancelled") if each.status == "denied" else each
+            for each in finishes
+        ]
+        return await super().finish(plainly)
+
+
+class ForgetsTheWorkspace(BrokenPlans):
+    def spoil(self, before: Tables) -> None:  # noqa: ARG002
+        for job_id, stored in list(self._tables.jobs.items()):
+            job = msgspec.structs.replace(stored.job, workspace=stored.job.scope)
+            self._tables.jobs[job_id] = stored._replace(job=job)
+
+
 class IgnoresLosses(MemoryStore):
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
         before = dict(self._tables.ledger)
@@ -217,6 +233,8 @@ BROKEN_PLANNING: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (KeepsFinishedRows, "test_last_time_finishes_its_schedule"),
         (PlansFromAnOldLook, "test_planners_at_once_make_one_job_each"),
         (IgnoresEnds, "test_success_from_plan_to_end"),
+        (TakesNoForAFailure, "test_denied_is_not_failed"),
+        (ForgetsTheWorkspace, "test_job_counts_in_the_workspace_of_its_schedule"),
         (IgnoresLosses, "test_poison_fails_its_occurrence"),
         (RemembersTheLastStart, "test_retries_stay_fired_until_the_last"),
         (BelievesAnyJob, "test_jobs_that_were_not_planned_move_nothing"),

@@ -15,7 +15,8 @@ from typing import Any, cast
 from sqlalchemy import Engine, event
 
 from duly.app import Duly
-from duly.flows import Context, Flow
+from duly.context import Context
+from duly.flows import Flow
 from duly.loops import Worker, WorkerOptions
 from duly.retries import RetryPolicy
 from duly.store import Store

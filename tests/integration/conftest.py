@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from duly.stores import open_store
 from tests.servers import PostgresServer
@@ -40,3 +41,14 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/work.db"
     found: str = request.getfixturevalue("emptied_url")
     return found
+
+
+@pytest.fixture
+def clean_url(any_url: str) -> str:
+    """The same, without the schedules and documents of another test."""
+    if any_url.startswith("postgresql"):
+        with psycopg.connect(any_url) as connection:
+            for table in ("duly_schedule_index", "duly_schedule_rules", "duly_resources"):
+                connection.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.Identifier(table)))
+            connection.execute("TRUNCATE duly_occurrences, duly_schedule_events")
+    return any_url

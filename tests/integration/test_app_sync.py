@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from duly.app import Duly
+from duly.context import Context
 from duly.errors import InvalidInput
-from duly.flows import Context, Flow
+from duly.flows import Flow
 from duly.jobs import JobId, JobState
 from duly.loops import KeeperOptions, WorkerOptions
 from duly.retries import RetryPolicy

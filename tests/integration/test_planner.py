@@ -15,8 +15,9 @@ from psycopg import sql
 
 from duly.app import Duly
 from duly.cli.run import run
+from duly.context import Context
 from duly.errors import BackendUnavailable
-from duly.flows import Context, Flow
+from duly.flows import Flow
 from duly.job_store import JobFilter
 from duly.jobs import JobState
 from duly.loops import Planner, PlannerOptions, WorkerOptions

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from duly.context import Context
 from duly.errors import BackendUnavailable
-from duly.flows import Context, Flow
+from duly.flows import Flow
 from duly.jobs import JobId, JobState, LeasedJob
 from duly.loops import WorkerOptions
 from duly.loops.buffer import Buffer

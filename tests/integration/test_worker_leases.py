@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from duly.flows import Context, Flow
+from duly.context import Context
+from duly.flows import Flow
 from duly.job_store import ClaimRequest, JobFilter, QueueSettings
 from duly.jobs import JobState, WorkerId
 from duly.loops import WorkerOptions, WorkerStuck

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import event
 
-from duly.flows import Context, Flow
+from duly.context import Context
+from duly.flows import Flow
 from duly.jobs import JobId, JobState
 from duly.loops import WorkerOptions
 from duly.loops.slots import Abort
@@ -204,7 +205,7 @@ async def test_handlers_know_their_job(caplog: pytest.LogCaptureFixture) -> None
 
     @flow.action(queue="mail", timeout_s=60)
     def look(value: int, ctx: Context) -> None:
-        names = ("job_id", "queue", "workspace", "scope", "attempt", "cancelled")
+        names = ("job_id", "queue", "workspace_id", "scope", "attempt", "cancelled")
         seen.update({name: getattr(ctx, name) for name in names}, left=ctx.deadline)
         seen["thread"] = threading.current_thread().name
         ctx.log.info("looking", extra={"value": value})
@@ -218,10 +219,11 @@ async def test_handlers_know_their_job(caplog: pytest.LogCaptureFixture) -> None
     left = seen.pop("left") - datetime.now(UTC)
     assert timedelta(seconds=50) < left <= timedelta(seconds=60)
     assert seen.pop("thread").startswith("duly-handler")
-    expected = {"job_id": job_id, "queue": "mail", "workspace": "acme", "attempt": 1}
-    assert seen == {**expected, "scope": "user:ada", "cancelled": False}
+    expected = {"job_id": job_id, "queue": "mail", "attempt": 1}
+    logged = expected | {"workspace": "acme"}
+    assert seen == {**expected, "workspace_id": "acme", "scope": "user:ada", "cancelled": False}
     (record,) = [each for each in caplog.records if each.name == "duly.job"]
-    assert {name: getattr(record, name) for name in expected} == expected
+    assert {name: getattr(record, name) for name in logged} == logged
     assert record.__dict__["action"] == "work.look"
 
 

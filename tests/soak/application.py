@@ -3,7 +3,8 @@
 import os
 
 from duly.app import Duly
-from duly.flows import Context, Flow
+from duly.context import Context
+from duly.flows import Flow
 
 flow = Flow("soak")
 

@@ -75,6 +75,15 @@ def test_an_occurrence_follows_its_job() -> None:
     assert moved == FOLLOWED
 
 
+def test_a_job_that_was_denied_takes_its_occurrence_along() -> None:
+    denied = {
+        state.value: follow(state, JobState.CANCELLED, "denied").value for state in OccurrenceState
+    }
+    moved = {state: target for state, target in denied.items() if state != target}
+    assert moved == dict.fromkeys(("planned", "dispatching", "fired"), "denied")
+    assert follow(OccurrenceState.FIRED, JobState.CANCELLED, "cancelled").value == "failed"
+
+
 def test_following_stays_in_the_table() -> None:
     for (state, _), target in FOLLOWED.items():
         assert may_go(OccurrenceState(state), OccurrenceState(target))

@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from duly.app import Duly
-from duly.flows import Context, Flow
+from duly.context import Context
+from duly.flows import Flow
 from duly.job_views import JobDetail
 from duly.jobs import FINAL, Job, JobId, JobState
 from duly.loops import WorkerOptions

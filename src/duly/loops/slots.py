@@ -8,107 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import TypeVar
 
 import msgspec
 
-from duly.clock import Clock
-from duly.errors import DulyError, InvalidInput
+from duly.errors import DulyError
 from duly.flows import Action
-from duly.jobs import MAX_ERROR_CHARACTERS, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, JobId, LeasedJob
+from duly.jobs import MAX_ERROR_CHARACTERS, MAX_RESULT_BYTES, LeasedJob
+from duly.loops.admission import denied, occurrence_of
+from duly.loops.job_context import Bench, Interruption, JobContext
 from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.redaction import scrub, secret_values
 
-log = logging.getLogger("duly.job")
-
-Interruption = Literal["timeout", "cancel", "lost", "stop"]
-"""Why a handler was asked to stop."""
+T = TypeVar("T")
 
 
 class Abort(DulyError):
     """Raised by a handler: this job cannot succeed, trying it again is no use."""
-
-
-class JobContext:
-    """What a handler may know and say about the job it runs."""
-
-    def __init__(self, job: LeasedJob, slot: Slot) -> None:
-        self._job = job
-        self._slot = slot
-        self.interruption: Interruption | None = None
-        self.is_told = False
-        """Whether the handler knows that it should stop."""
-
-    @property
-    def job_id(self) -> JobId:
-        """Of the job."""
-        return self._job.id
-
-    @property
-    def queue(self) -> str:
-        """Where it was waiting."""
-        return self._job.queue
-
-    @property
-    def workspace(self) -> str:
-        """Whose work it is, for fairness."""
-        return self._job.workspace
-
-    @property
-    def scope(self) -> str:
-        """Who it runs as."""
-        return self._job.scope
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first try."""
-        return self._job.attempt
-
-    @property
-    def deadline(self) -> datetime:
-        """When the time for this attempt is up."""
-        return self._slot.deadline()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
-        self.is_told = self.interruption is not None
-        return self.is_told
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the ids."""
-        ids = {
-            "job_id": self.job_id,
-            "action": self._job.action,
-            "queue": self.queue,
-            "workspace": self.workspace,
-            "attempt": self.attempt,
-        }
-        return logging.LoggerAdapter(log, ids)
-
-    def progress(self, percent: float, message: str = "") -> None:
-        """Keep how far it is beside the job."""
-        text = msgspec.json.encode({"percent": percent, "message": message})
-        if len(text) > MAX_PROGRESS_BYTES:
-            raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
-        self._slot.bench.note_progress(self._job, text.decode())
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What all slots of a worker share."""
-
-    actions: Mapping[str, Action]
-    clock: Clock
-    threads: Executor
-    note_progress: Callable[[LeasedJob, str], None]
 
 
 class Slot:
@@ -148,16 +67,14 @@ class Slot:
     async def run(self, job: LeasedJob) -> Outcome | None:
         """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
         action = self.bench.actions[job.action]
-        context = JobContext(job, self)
+        context = JobContext(job, self.bench, self.deadline)
         self.job, self.context = job, context
         self._set_alarm(job.timeout_ms / 1000)
         try:
-            arguments = action.arguments(job.input, context)
-            if action.is_async:
-                result = await self._await(action.function(**arguments), context)
-            else:
-                result = await self._in_thread(partial(action.function, **arguments))
-            outcome: Outcome | None = _DONE if result is None else Succeeded(_encoded(result))
+            outcome = await self._admit(action, job, context)
+            # An authorize that swallows its cancelling must not get the handler started.
+            if outcome is None and context.interruption is None:
+                outcome = await self._call(action, job, context)
         except asyncio.CancelledError as error:
             if _is_ending():
                 raise
@@ -177,7 +94,27 @@ class Slot:
             return self._interrupted(why, job)
         return outcome
 
-    async def _await(self, call: Awaitable[object], context: JobContext) -> object:
+    async def _admit(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
+        """Ask whether a schedule's job may run; if so, find what its handler may want to know."""
+        calls = self.bench.calls
+        if job.schedule_id is None or calls is None:
+            return None
+        refused = await self._await(denied(self.bench, calls, job), context)
+        if refused is None and action.takes_context and context.interruption is None:
+            found = occurrence_of(calls.reach.store, job)
+            context.schedule = await self._await(found, context)
+        return refused
+
+    async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
+        arguments = action.arguments(job.input, context)
+        if action.is_async:
+            result = await self._await(action.function(**arguments), context)
+        else:
+            context.lend(asyncio.get_running_loop())
+            result = await self._in_thread(partial(action.function, **arguments))
+        return _DONE if result is None else Succeeded(_encoded(result))
+
+    async def _await(self, call: Awaitable[T], context: JobContext) -> T:
         self._task = task = asyncio.current_task(self._loop)
         try:
             return await call

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from duly.clock import Clock, SystemClock
+from duly.context import Calls
 from duly.errors import BackendUnavailable, DulyError, InvalidInput
 from duly.flows import Action
 from duly.ids import new_id
@@ -24,10 +25,12 @@ from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
 from duly.loops.buffer import Buffer
 from duly.loops.caution import Caution
+from duly.loops.consequences import Consequences
 from duly.loops.ends import Ends
+from duly.loops.job_context import Bench, Interruption
 from duly.loops.leases import Leases
 from duly.loops.patience import Backoff, Signal, in_loop
-from duly.loops.slots import Bench, Interruption, Slot
+from duly.loops.slots import Slot
 from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
 
 log = logging.getLogger(__name__)
@@ -93,6 +96,7 @@ class Worker:
         *,
         clock: Clock | None = None,
         notifies: bool = False,
+        calls: Calls | None = None,
     ) -> None:
         self.id = WorkerId(new_id("worker_"))
         self.options = WorkerOptions() if options is None else options
@@ -108,7 +112,15 @@ class Worker:
             self.options.token_lease_s,
             fair=self.options.fair,
         )
-        bench = Bench(actions, clock or SystemClock(), self._threads, self._ends.note_progress)
+        self._consequences = None if calls is None else Consequences(calls)
+        bench = Bench(
+            actions,
+            clock or SystemClock(),
+            self._threads,
+            self._ends.note_progress,
+            calls,
+            None if self._consequences is None else self._consequences.ask_interval,
+        )
         self._slots = [Slot(bench) for _ in range(self.options.slots)]
         self._wake = Signal()
         self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
@@ -134,6 +146,7 @@ class Worker:
                 *map(self._serve, self._slots),
                 self._ends.run(),
                 self._renew_leases(),
+                *([] if self._consequences is None else [self._consequences.run()]),
             )
         ]
         beating = asyncio.create_task(self._beat())
@@ -219,6 +232,8 @@ class Worker:
             outcome = await slot.run(job)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])
+                if self._consequences is not None:
+                    self._consequences.forget(job.id)
             else:
                 self._end(job, outcome)
 
@@ -235,6 +250,8 @@ class Worker:
         for each in finishes:
             if each.state is JobState.DEAD and each.job_id not in refused:
                 self._tell_dead(each)
+        if self._consequences is not None:
+            self._consequences.ended(finishes, refused)
 
     def _tell_dead(self, end: Finish) -> None:
         log.error("job %s is dead: %s", end.job_id, end.error, extra={"event": "job.dead"})
@@ -323,9 +340,11 @@ class Worker:
             slot.interrupt("stop")
         await self._until_idle(self.options.stubborn_s)
         stubborn = sum(slot.job is not None for slot in self._slots)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, BackendUnavailable):
             async with asyncio.timeout(self.options.lease_s):
                 await self._ends.drain()
+                if self._consequences is not None:
+                    await self._consequences.settle()
         return stubborn
 
     async def _until_idle(self, seconds: float) -> None:

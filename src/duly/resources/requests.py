@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, get_type_hints
+from typing import Any, Literal, Protocol, TypedDict, get_type_hints
 
 from duly.resources.schema import unknown_field
-from duly.schedules import HandOver, Policies
+from duly.schedules import HandOver, Policies, Schedule
 from duly.triggers import Trigger
 
 _USUAL = Policies()
@@ -18,7 +18,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What the action is called inside its flow."""
+        """What the action is called: `flow.action`, or its name inside the flow."""
 
 
 TriggerWords = Trigger | str | Mapping[str, Any]
@@ -60,6 +60,17 @@ class ScheduleChanges(ScheduleOptions, total=False):
 
     trigger: TriggerWords
     action: str | Named
+
+
+EnsureOutcome = Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """What ensure() found to do, and the schedule as it stands."""
+
+    schedule: Schedule
+    outcome: EnsureOutcome
 
 
 def asked(

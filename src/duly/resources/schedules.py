@@ -6,9 +6,10 @@ dispatched, or is more than the owner may have, is refused when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, Literal, Unpack, cast
 
 import msgspec
@@ -17,6 +18,8 @@ from duly.errors import Conflict, DulyError, InvalidInput
 from duly.ids import new_id
 from duly.resources.refusals import MAX_TRIES, check_page, contended, refusal
 from duly.resources.requests import (
+    Ensured,
+    EnsureOutcome,
     Named,
     NewSchedule,
     ScheduleChanges,
@@ -30,6 +33,7 @@ from duly.schedules import (
     DEFAULT_LIMITS,
     Definition,
     Limits,
+    Origin,
     Schedule,
     ScheduleId,
 )
@@ -44,10 +48,13 @@ from duly.store import (
     ScheduleWritten,
     Store,
 )
-from duly.triggers import Explanation, Trigger, parse_trigger
+from duly.triggers import Every, Explanation, Trigger, parse_trigger
 from duly.triggers.instants import from_ms
 
 Zones = Literal["any", "utc"]
+Fit = Callable[[str, Any], Any]
+"""Takes an action's name and an input; gives the input as the action's schema stores it."""
+_NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ScheduleCollection:
@@ -61,20 +68,34 @@ class ScheduleCollection:
         limits: Limits = DEFAULT_LIMITS,
         actions: Collection[str] | None = None,
         zones: Zones = "any",
+        fit: Fit | None = None,
     ) -> None:
         self.store = store
         self.flow = check_flow(flow)
         self.limits = limits
         self.actions = None if actions is None else frozenset(actions)
         self.zones: Zones = zones
+        self.fit = fit
 
-    def of(self, scope: Scope, *, by: str | None = None) -> ScopedSchedules:
-        """The schedules of one scope; `by` is who asks, for the events: else the scope itself."""
+    def of(
+        self,
+        scope: Scope,
+        *,
+        by: str | None = None,
+        workspace: str | None = None,
+        origin: Origin = "dynamic",
+    ) -> ScopedSchedules:
+        """The schedules of one scope; `by` is who asks, for the events: else the scope itself.
+
+        Whatever is written through it has this workspace, where one is named, and this origin.
+        """
         if not isinstance(scope, Scope):
             raise InvalidInput(f"scope {scope!r}; pass SYSTEM, user(id) or workspace(id)")
         if by is not None:
             check_name("by", by, most=MAX_DISPATCH_ID)
-        return ScopedSchedules(self, scope, str(scope) if by is None else by)
+        marks = {} if workspace is None or scope.kind != "user" else {"workspace": workspace}
+        who = str(scope) if by is None else by
+        return ScopedSchedules(self, scope, who, marks | {"origin": origin})
 
     def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
         """A definition from what somebody asks for; what is not named is as it was."""
@@ -84,7 +105,10 @@ class ScheduleCollection:
         if "action" in asked:
             asked["action"] = self._action(asked["action"])
         kept = {} if old is None else msgspec.json.decode(old.to_json())
-        return Definition.parse(kept | {name: plain(name, asked[name]) for name in asked})
+        made = Definition.parse(kept | {name: plain(name, asked[name]) for name in asked})
+        if self.fit is None or not asked.keys() & {"action", "input"}:
+            return made
+        return msgspec.structs.replace(made, input=self.fit(made.action, made.input))
 
     def _trigger(self, words: TriggerWords) -> Trigger:
         # Through JSON, so that a kind of trigger that could not be stored is refused here.
@@ -92,7 +116,10 @@ class ScheduleCollection:
         return parse_trigger(given, zones=self.zones)
 
     def _action(self, action: str | Named) -> str:
-        name = action if isinstance(action, str) else getattr(action, "name", action)
+        full = action if isinstance(action, str) else getattr(action, "name", action)
+        name = full.removeprefix(f"{self.flow}.") if isinstance(full, str) else full
+        if not isinstance(action, str) and isinstance(name, str) and "." in name:
+            raise InvalidInput(f"action {name} is not of flow {self.flow!r}; pass one that is")
         if self.actions is not None and name not in self.actions:
             hint = nearest(str(name), self.actions)
             raise InvalidInput(f"flow {self.flow!r} has no action {name!r}; {hint}")
@@ -102,10 +129,17 @@ class ScheduleCollection:
 class ScopedSchedules:
     """The schedules of one scope in one flow. Make one with ScheduleCollection.of()."""
 
-    def __init__(self, collection: ScheduleCollection, scope: Scope, by: str) -> None:
+    def __init__(
+        self,
+        collection: ScheduleCollection,
+        scope: Scope,
+        by: str,
+        marks: Mapping[str, Any] = _NO_MARKS,
+    ) -> None:
         self.collection = collection
         self.scope = scope
         self.by = by
+        self._marks = marks
 
     async def create(
         self,
@@ -156,6 +190,36 @@ class ScopedSchedules:
             else answer.schedule
             for write, answer in zip(writes, answers, strict=True)
         ]
+
+    async def ensure(
+        self,
+        name: str,
+        trigger: TriggerWords,
+        *,
+        action: str | Named,
+        **options: Unpack[ScheduleOptions],
+    ) -> Ensured:
+        """Make it so: create it, or bring the one of that name to what is said here.
+
+        Repeating it changes nothing, from any number of processes. What is not said goes back to
+        its default, but whether it is paused stays, and the next time stays unless the trigger
+        changed. An interval that an action may set stays as it was set.
+        """
+        words = _words(asked(name, trigger, action, options))
+        left = [each for each in ("enabled", "note") if each not in options]
+        for _ in range(MAX_TRIES):
+            found = await self.get(name)
+            with self._naming(name):
+                definition = self.collection.definition(words | dict(self._marks))
+                if found is not None:
+                    definition = _as_left(definition, found.definition, left)
+                write = self._write(name, definition, ABSENT if found is None else found.version)
+                (answer,) = await self.collection.store.put_schedules([write])
+            if isinstance(answer, ScheduleWritten):
+                return Ensured(answer.schedule, _outcome(found, answer))
+            if answer.reason == "full":
+                raise self._refusal(name, answer, ABSENT)
+        raise contended(self._what(name))
 
     async def get(self, name: str) -> Schedule | None:
         """One schedule, or None."""
@@ -220,10 +284,9 @@ class ScopedSchedules:
         return ScheduleKey(self.collection.flow, str(self.scope), name)
 
     def _new(self, new: NewSchedule) -> ScheduleWrite:
-        words = {each.name: getattr(new, each.name) for each in fields(NewSchedule)}
-        name = words.pop("name")
-        with self._naming(name):
-            return self._write(name, self.collection.definition(words), ABSENT)
+        with self._naming(new.name):
+            definition = self.collection.definition(_words(new) | dict(self._marks))
+            return self._write(new.name, definition, ABSENT)
 
     def _write(self, name: str, definition: Definition, expected: int) -> ScheduleWrite:
         return ScheduleWrite(
@@ -262,3 +325,26 @@ class ScopedSchedules:
         most = self.collection.limits.schedules
         full = f"{self.scope} has {refused.version} schedules and may have {most}; delete one first"
         return refusal(self._what(name), refused, expected=expected, full=full)
+
+
+def _outcome(found: Schedule | None, answer: ScheduleWritten) -> EnsureOutcome:
+    if answer.created:
+        return "created"
+    is_same = found is not None and answer.schedule.version == found.version
+    return "unchanged" if is_same else "updated"
+
+
+def _words(new: NewSchedule) -> dict[str, Any]:
+    """What is said of a schedule, less its name."""
+    return {each.name: getattr(new, each.name) for each in fields(NewSchedule)[1:]}
+
+
+def _as_left(wanted: Definition, found: Definition, left: Sequence[str]) -> Definition:
+    """What is wanted, with what others decided since: a pause, an interval within its bounds."""
+    kept: dict[str, Any] = {name: getattr(found, name) for name in left}
+    bounds, rule = wanted.interval_bounds_ms, found.trigger
+    if isinstance(wanted.trigger, Every) and isinstance(rule, Every) and bounds is not None:
+        shortest, longest = bounds
+        if found.interval_bounds_ms == bounds and shortest <= rule.interval_ms <= longest:
+            kept["trigger"] = rule
+    return msgspec.structs.replace(wanted, **kept)

@@ -12,7 +12,9 @@ from duly.clock import SystemClock
 from duly.ids import new_id
 from duly.job_store import ClaimRequest
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
-from duly.loops.slots import Bench, Slot
+from duly.loops.consequences import Consequences
+from duly.loops.job_context import Bench
+from duly.loops.slots import Slot
 from duly.outcomes import Finish, decide
 
 MOST_JOBS = 10_000
@@ -46,7 +48,11 @@ async def drain(
     ends: list[Finish] = []
     with ThreadPoolExecutor(1, "duly-drain") as threads:
         notes: dict[LeasedJob, str] = {}
-        slot = Slot(Bench(app.actions, SystemClock(), threads, notes.__setitem__))
+        calls = app.calls
+        after = Consequences(calls)
+        slot = Slot(
+            Bench(app.actions, SystemClock(), threads, notes.__setitem__, calls, after.ask_interval)
+        )
         while len(ends) < most:
             claims = await app.store.claim_jobs(request)
             if not claims.jobs:
@@ -59,6 +65,7 @@ async def drain(
                 notes.clear()
                 if outcome is not None:
                     ends.append(decide(job, outcome))
-                    await app.store.finish(ends[-1:])
+                    after.ended(ends[-1:], await app.store.finish(ends[-1:]))
+                    await after.settle()
                 await app.store.release_tokens(worker, claims.holds.get(job.id, ()))
     return Drained(tuple(ends))

@@ -105,7 +105,7 @@ def new_job(
         action=action,
         input=msgspec.json.encode(definition.input).decode(),
         queue=usual.queue,
-        workspace=workspace_of(Scope.parse(source.scope)),
+        workspace=definition.workspace or workspace_of(Scope.parse(source.scope)),
         scope=source.scope,
         priority=policies.priority,
         retry=usual.retry if policies.retry == DEFAULT_RETRY else policies.retry,

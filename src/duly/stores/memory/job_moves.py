@@ -41,7 +41,7 @@ def move(
         words = (actor, reason, ended_as)
         event = JobEvent(job.id, moved.events, now_ms, state, moved.fence, *words)
         tables.job_events[job.id] += (event,)
-        follow_job(tables, now_ms, moved, state)
+        follow_job(tables, now_ms, moved, state, ended_as)
     moved = replace(moved, finished_at_ms=now_ms if moved.state in FINAL else None)
     if moved.state != JobState.PROCESSING:
         moved = replace(moved, worker=None, lease_until_ms=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from duly.events import AttemptStatus
 from duly.jobs import Job, JobState
 from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.occurrences import Claimed
@@ -13,7 +14,14 @@ from duly.stores.memory.tables import LedgerEntry, Tables
 
 FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
 """States of a time that is still to be planned."""
-_ENDS = frozenset({OccurrenceState.SUCCEEDED, OccurrenceState.FAILED, OccurrenceState.SKIPPED})
+_ENDS = frozenset(
+    {
+        OccurrenceState.SUCCEEDED,
+        OccurrenceState.FAILED,
+        OccurrenceState.SKIPPED,
+        OccurrenceState.DENIED,
+    }
+)
 
 
 def entries(tables: Tables, schedule_id: ScheduleId) -> list[LedgerEntry]:
@@ -93,7 +101,9 @@ def put_claimed(tables: Tables, claimed: Claimed, claim_id: str) -> None:
     tables.ledger[key] = LedgerEntry(occurrence, claimed, claim_id)
 
 
-def follow_job(tables: Tables, now_ms: int, job: Job, state: JobState) -> None:
+def follow_job(
+    tables: Tables, now_ms: int, job: Job, state: JobState, ended_as: AttemptStatus | None = None
+) -> None:
     """Take the occurrence of a job, if it has one, along with it."""
     if job.schedule_id is None or job.nominal_ms is None:
         return
@@ -102,7 +112,7 @@ def follow_job(tables: Tables, now_ms: int, job: Job, state: JobState) -> None:
     if entry is None or entry.occurrence.job_id != job.id:
         return
     earlier = entry.occurrence
-    occurrence = replace(earlier, state=follow(earlier.state, state))
+    occurrence = replace(earlier, state=follow(earlier.state, state, ended_as))
     if state == JobState.PROCESSING and earlier.fired_at_ms is None:
         occurrence = replace(occurrence, fired_at_ms=now_ms)
     if occurrence.state != earlier.state:

@@ -47,18 +47,18 @@ def get(tables: Tables, key: ScheduleKey) -> Schedule | None:
     return None if stored is None else schedule_of(stored)
 
 
+def find(tables: Tables, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule by its id."""
+    for place, stored in tables.documents.items():
+        if place[0] == SCHEDULES and stored.document.id == schedule_id:
+            return schedule_of(stored)
+    return None
+
+
 def list_page(tables: Tables, flow: str, scope: str, after: str, limit: int) -> list[Schedule]:
     """A scope's schedules by name."""
     documents = page(tables, SCHEDULES, scope, f"{flow}/", f"{flow}/{after}", limit)
     return [schedule_of(tables.documents[SCHEDULES, scope, each.name]) for each in documents]
-
-
-def find(tables: Tables, schedule_id: ScheduleId) -> Schedule | None:
-    """Read one schedule by its id."""
-    for key, stored in tables.documents.items():
-        if key[0] == SCHEDULES and stored.document.id == schedule_id:
-            return schedule_of(stored)
-    return None
 
 
 def put(step: Step, write: ScheduleWrite) -> ScheduleWritten | Refused:

@@ -61,6 +61,7 @@ class _Body(msgspec.Struct):
 
     action: str
     input: msgspec.Raw = msgspec.Raw(b"null")
+    workspace: str | None = None
 
 
 _BODY = msgspec.json.Decoder(_Body)
@@ -86,7 +87,7 @@ def make_job(
         input=bytes(body.input).decode(),
         queue=usual.queue,
         # workspace_of(), without checking again what is stored.
-        workspace=source.scope.removeprefix("workspace:"),
+        workspace=body.workspace or source.scope.removeprefix("workspace:"),
         scope=source.scope,
         priority=policies.priority,
         run_at_ms=occurrence.run_at_ms,

@@ -241,7 +241,8 @@ def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
     void = set(db.dialect.end_jobs(db, alike))
     planned = [each for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
-        ledger.follow_jobs(db, [each.job_id for each in planned], alike[0].state)
+        ids = [each.job_id for each in planned]
+        ledger.follow_jobs(db, ids, alike[0].state, alike[0].status)
     if alike[0].state in FINAL:
         turns.give_back(db, [(each.schedule_id, each.job_id) for each in planned])
     return void

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
+from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState, NewJob
 from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
@@ -109,9 +110,11 @@ def values(
     }
 
 
-def follow_jobs(db: Db, job_ids: Iterable[str], state: JobState) -> None:
+def follow_jobs(
+    db: Db, job_ids: Iterable[str], state: JobState, ended_as: AttemptStatus | None = None
+) -> None:
     """Let the occurrences of jobs that went to a state follow them."""
-    statement = _follow_statement(state)
+    statement = _follow_statement(state, ended_as == "denied")
     ids = sorted(job_ids)
     if statement is not None and ids:
         for chunk in chunks(ids):
@@ -143,8 +146,10 @@ def end_planned(db: Db, job_ids: Sequence[str], state: OccurrenceState, reason: 
 
 
 @lru_cache(maxsize=16)
-def _follow_statement(job: JobState) -> str | None:
-    moves = {state: follow(state, job) for state in OccurrenceState if follow(state, job) != state}
+def _follow_statement(job: JobState, is_denied: bool) -> str | None:
+    status: AttemptStatus | None = "denied" if is_denied else None
+    moves = {state: follow(state, job, status) for state in OccurrenceState}
+    moves = {state: target for state, target in moves.items() if state != target}
     if not moves:
         return None
     cases = " ".join(f"WHEN '{state}' THEN '{target}'" for state, target in moves.items())

@@ -46,6 +46,14 @@ def get_schedule(db: Db, key: ScheduleKey) -> Schedule | None:
     return None if found is None else schedule_of(found)
 
 
+def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule by its id."""
+    table = db.tables.resources
+    statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
+    found = db.connection.execute(statement).first()
+    return None if found is None else schedule_of(found)
+
+
 def list_schedules(
     db: Db, flow: str, scope: str, *, after: str = "", limit: int = 100
 ) -> list[Schedule]:
@@ -127,14 +135,6 @@ def _as_they_stand(
         )
         for answer in answers
     ]
-
-
-def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
-    """Read one schedule by its id."""
-    table = db.tables.resources
-    statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
-    found = db.connection.execute(statement).first()
-    return None if found is None else schedule_of(found)
 
 
 def delete_schedule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from duly.job_store import JobRefused, Retention
 from duly.jobs import JobState, LeasedJob
 from duly.ledger import Occurrence
-from duly.outcomes import Cancelled, Failed, Released, Succeeded, decide
+from duly.outcomes import Cancelled, Denied, Failed, Outcome, Released, Succeeded, decide
 from duly.retries import RetryPolicy
 from duly.schedules import Policies
 from duly.store import Store
@@ -140,6 +140,33 @@ class FollowCases(StoreConformance):
         job = await self.begun(store, clock, TRIES)
         await end(store, job, Cancelled())
         assert await self.stands(store) == ("failed", 100, 100)
+
+    @case
+    async def test_denied_is_not_failed(self, store: Store, clock: ManualClock) -> None:
+        """Authorisation is asked before the handler starts; no ends the job and is no failure."""
+        job = await self.begun(store, clock, TRIES)
+        clock.advance(milliseconds=50)
+        await end(store, job, Denied("not any more"))
+        assert await self.stands(store) == ("denied", 100, 150)
+        found = await the_job(store, job.id)
+        assert (found.state, found.error) == (JobState.CANCELLED, "denied: not any more")
+        (attempt,) = await store.job_attempts(job.id)
+        assert (attempt.status, attempt.error) == ("denied", "denied: not any more")
+
+    @case
+    async def test_denied_and_cancelled_in_one_step_are_told_apart(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for name in ("a", "b"):
+            await put(store, a_write(name, a_definition()))
+        clock.advance(hours=1)
+        await plan(store)
+        jobs = {job.schedule_id: job for job in (await claims(store, limit=2)).jobs}
+        outcomes: dict[str, Outcome] = {"id-a": Denied("no"), "id-b": Cancelled()}
+        ends = [decide(jobs[name], outcome) for name, outcome in outcomes.items()]
+        assert await store.finish(ends) == []
+        states = [(await only_occurrence(store, name)).state.value for name in ("a", "b")]
+        assert states == ["denied", "failed"]
 
     @case
     async def test_failure_after_a_wish_to_cancel_has_failed(

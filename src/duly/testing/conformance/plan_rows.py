@@ -127,6 +127,18 @@ class PlanCases(StoreConformance):
             assert (job.scope, job.workspace, job.input) == (scope, workspace, "null")
 
     @case
+    async def test_job_counts_in_the_workspace_of_its_schedule(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A user who carries a workspace runs as the user, and takes the workspace's turns."""
+        definition = a_definition(workspace="acme")
+        await put(store, a_write(key=ScheduleKey(FLOW, "user:ada", "a"), definition=definition))
+        clock.advance(hours=1)
+        await plan(store)
+        (job,) = await jobs_of(store)
+        assert (job.scope, job.workspace) == ("user:ada", "acme")
+
+    @case
     async def test_due_is_inclusive_for_plans(self, store: Store, clock: ManualClock) -> None:
         await put(store, a_write())
         clock.advance(hours=1, milliseconds=-1)

@@ -1,0 +1,185 @@
+"""ensure(): saying again what should be, from any number of processes."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.samples import NOW, next_times, run
+
+from duly.errors import Conflict, InvalidInput
+from duly.resources import Ensured, ScheduleCollection, ScopedSchedules
+from duly.schedules import Limits, Policies
+from duly.scopes import SYSTEM, user, workspace
+from duly.stores.memory import MemoryStore
+from duly.testing import ManualClock
+from duly.triggers import cron, every, once
+
+
+@pytest.fixture
+def mine(store: MemoryStore) -> ScopedSchedules:
+    return ScheduleCollection(store, "mail").of(user("u_7"), by="start")
+
+
+def ensure(scoped: ScopedSchedules, trigger: Any = None, **options: Any) -> Ensured:
+    rule = every(minutes=10) if trigger is None else trigger
+    return run(scoped.ensure("digest", rule, action="send", **options))
+
+
+def test_created_then_unchanged(mine: ScopedSchedules, clock: ManualClock) -> None:
+    made = ensure(mine, input={"to": "me"})
+    assert (made.outcome, made.schedule.version) == ("created", 1)
+    clock.advance(minutes=3)
+    again = ensure(mine, input={"to": "me"})
+    assert again == Ensured(made.schedule, "unchanged")
+    assert [event.kind for event in run(mine.events("digest"))] == ["created"]
+    assert run(mine.events("digest"))[0].by == "start"
+
+
+def test_another_input_is_an_update_that_keeps_the_next_time(
+    mine: ScopedSchedules, store: MemoryStore, clock: ManualClock
+) -> None:
+    ensure(mine, input={"to": "me"})
+    clock.advance(minutes=3)
+    changed = ensure(mine, input={"to": "you"})
+    assert (changed.outcome, changed.schedule.definition.input) == ("updated", {"to": "you"})
+    assert next_times(store) == {"digest": NOW + timedelta(minutes=10)}
+
+
+def test_another_trigger_moves_the_next_time(
+    mine: ScopedSchedules, store: MemoryStore, clock: ManualClock
+) -> None:
+    ensure(mine)
+    clock.advance(minutes=3)
+    assert ensure(mine, every(minutes=5)).outcome == "updated"
+    assert next_times(store) == {"digest": NOW + timedelta(minutes=8)}
+
+
+def test_what_is_no_longer_said_goes_back(mine: ScopedSchedules) -> None:
+    ensure(mine, description="daily", policies=Policies(priority=3), max_runs=4)
+    found = ensure(mine).schedule.definition
+    assert (found.description, found.policies, found.max_runs) == ("", Policies(), None)
+
+
+def test_a_pause_outlives_the_next_start(mine: ScopedSchedules) -> None:
+    ensure(mine)
+    run(mine.pause("digest", note="on holiday"))
+    assert ensure(mine).outcome == "unchanged"
+    found = ensure(mine, input=1).schedule
+    assert (found.state, found.definition.note) == ("paused", "on holiday")
+    assert ensure(mine, input=1, enabled=True).schedule.state == "active"
+
+
+def test_an_interval_that_an_action_set_outlives_the_next_start(mine: ScopedSchedules) -> None:
+    bounds = (60_000, 3_600_000)
+    ensure(mine, interval_bounds_ms=bounds)
+    run(mine.update("digest", trigger=every(minutes=20)))
+    found = ensure(mine, interval_bounds_ms=bounds)
+    assert (found.outcome, found.schedule.definition.trigger.words) == (
+        "unchanged",
+        "Every 20 minutes",
+    )
+    narrow = ensure(mine, interval_bounds_ms=(60_000, 900_000))
+    assert narrow.schedule.definition.trigger.words == "Every 10 minutes"
+    assert ensure(mine, interval_bounds_ms=None).schedule.definition.interval_bounds_ms is None
+
+
+def test_what_has_finished_stays_finished(mine: ScopedSchedules, clock: ManualClock) -> None:
+    at = once(NOW + timedelta(hours=1))
+    ensure(mine, at)
+    clock.advance(hours=2)
+    run(mine.collection.store.claim_due())
+    found = ensure(mine, at)
+    assert (found.outcome, found.schedule.state) == ("unchanged", "finished")
+
+
+def test_two_at_once_make_one(store: MemoryStore) -> None:
+    """The second finds what the first made between its look and its write."""
+    collection = ScheduleCollection(Racing(store), "mail")
+    racing = collection.store
+    assert isinstance(racing, Racing)
+
+    async def other() -> None:
+        racing.between = None
+        await collection.of(SYSTEM).ensure("digest", "0 9 * * *", action="send", input=1)
+
+    racing.between = other
+    late = run(collection.of(SYSTEM).ensure("digest", "0 9 * * *", action="send", input=1))
+    assert (late.outcome, late.schedule.version) == ("unchanged", 1)
+
+    async def delete() -> None:
+        racing.between = None
+        await collection.of(SYSTEM).delete("digest")
+
+    racing.between = delete
+    again = run(collection.of(SYSTEM).ensure("digest", "0 9 * * *", action="send", input=2))
+    assert (again.outcome, again.schedule.definition.input) == ("created", 2)
+
+
+def test_never_getting_through_is_a_conflict(store: MemoryStore) -> None:
+    collection = ScheduleCollection(Racing(store), "mail")
+    racing = collection.store
+    assert isinstance(racing, Racing)
+    turns = iter(range(100))
+
+    async def other() -> None:
+        await (
+            ScheduleCollection(store, "mail")
+            .of(SYSTEM)
+            .ensure("digest", "0 9 * * *", action="send", input=next(turns))
+        )
+
+    racing.between = other
+    with pytest.raises(Conflict, match="changed 10 times"):
+        run(collection.of(SYSTEM).ensure("digest", "0 9 * * *", action="send"))
+
+
+class Racing(MemoryStore):
+    """A store in which somebody else writes right before every write."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store._clock)
+        self._tables = store._tables
+        self.between: Any = None
+
+    async def put_schedules(self, writes: Any) -> Any:
+        between = self.between
+        if between is not None:
+            await between()
+        return await super().put_schedules(writes)
+
+
+def test_eight_at_once_make_one(store: MemoryStore) -> None:
+    scoped = ScheduleCollection(store, "mail").of(workspace("o_1"))
+
+    async def all_at_once() -> list[Ensured]:
+        asked = (scoped.ensure("digest", cron("0 9 * * *"), action="send") for _ in range(8))
+        return await asyncio.gather(*asked)
+
+    outcomes = [each.outcome for each in run(all_at_once())]
+    assert sorted(outcomes) == ["created", *["unchanged"] * 7]
+
+
+def test_refusals_say_what_they_are_about(store: MemoryStore) -> None:
+    scoped = ScheduleCollection(store, "mail", limits=Limits(schedules=1)).of(user("u_7"))
+    ensure(scoped)
+    with pytest.raises(Conflict, match="may have 1"):
+        run(scoped.ensure("another", "0 9 * * *", action="send"))
+    with pytest.raises(InvalidInput, match="did you mean 'policies'"):
+        ensure(scoped, policy=Policies())
+    with pytest.raises(InvalidInput, match="60000 ms at most"):
+        ensure(scoped, every(seconds=10))
+
+
+def test_a_quarantined_one_is_written_anew(mine: ScopedSchedules, store: MemoryStore) -> None:
+    made = ensure(mine).schedule
+    key = ("schedules", "user:u_7", "mail/digest")
+    stored = store._tables.documents[key]
+    store._tables.documents[key] = replace(stored, state="quarantined", error="x")
+    found = ensure(mine)
+    assert (found.outcome, found.schedule.state, found.schedule.id) == (
+        "updated",
+        "active",
+        made.id,
+    )

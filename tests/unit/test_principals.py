@@ -1,0 +1,55 @@
+"""Principals: who they are, what they own, and where their jobs count."""
+
+import dataclasses
+
+import pytest
+
+from duly.errors import InvalidInput
+from duly.principals import Principal, principal_of
+from duly.scopes import SYSTEM, Scope, user, workspace
+
+
+@pytest.mark.parametrize(
+    ("principal", "scope", "counts"),
+    [
+        (Principal("u_7"), user("u_7"), "user:u_7"),
+        (Principal("u_7", "o_1"), user("u_7"), "o_1"),
+        (Principal(None, "o_1"), workspace("o_1"), "o_1"),
+        (Principal(), SYSTEM, "system"),
+    ],
+)
+def test_what_a_principal_owns_and_where_it_counts(
+    principal: Principal, scope: Scope, counts: str
+) -> None:
+    assert (principal.scope, principal.workspace) == (scope, counts)
+    # A job keeps a scope and a workspace, and from both the principal comes back.
+    assert principal_of(scope, counts) == principal
+    assert principal_of(str(scope), counts) == principal
+    assert principal.is_system == (scope == SYSTEM)
+
+
+def test_a_scope_alone_names_no_workspace() -> None:
+    assert principal_of(user("u_7")) == Principal("u_7")
+    assert principal_of(workspace("o_1"), "elsewhere") == Principal(None, "o_1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"user_id": ""}, "user id"),
+        ({"user_id": "a\0b"}, "control character"),
+        ({"org_id": ""}, "workspace id"),
+        ({"roles": ["admin"]}, "tuple"),
+        ({"roles": ("",)}, "role"),
+    ],
+)
+def test_nobody_is_refused(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Principal(**fields)  # type: ignore[arg-type]
+
+
+def test_principals_are_values() -> None:
+    assert Principal("u_7", roles=("admin",)) == Principal("u_7", None, ("admin",))
+    assert len({Principal("u_7"), Principal("u_7"), Principal("u_8")}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Principal("u_7").user_id = "u_8"  # type: ignore[misc]
