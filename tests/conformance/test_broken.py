@@ -35,6 +35,7 @@ from duly.testing.conformance import (
 from duly.testing.conformance.suite import START
 from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
+from tests.conformance.broken_turns import BROKEN_TURNS
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
 """How a case fails; a wrong number of rows to unpack is a ValueError."""
@@ -331,6 +332,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
     *BROKEN_JOBS,
     *BROKEN_PLANNING,
+    *BROKEN_TURNS,
 ]
 
 

@@ -1,0 +1,345 @@
+"""Memory stores with one planted bug each, about overlap, lateness, edits and extras.
+
+A bug is planted by putting another function in the place of one of the memory store's own, for as
+long as a verb runs; beside it stands the case that notices.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+
+from duly.job_store import JobRefused
+from duly.jobs import Job, JobId, JobState
+from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
+from duly.outcomes import Finish
+from duly.plan_store import PlanReport, PlanRequest
+from duly.planning import policies_of
+from duly.schedules import Schedule, ScheduleId
+from duly.stores import MemoryStore
+from duly.stores.memory import (
+    extras,
+    failing,
+    hand_over,
+    job_claims,
+    job_moves,
+    job_sweeps,
+    ledger,
+    schedules,
+    turns,
+    upkeep,
+    withdrawals,
+)
+from duly.stores.memory.tables import LedgerEntry, Tables
+from duly.testing.conformance import PlanningConformance, StoreConformance
+from duly.turns import Asking, Turns
+
+Patch = tuple[ModuleType, str, object]
+
+
+class Planted(MemoryStore):
+    """Base of those with a wrong function in them."""
+
+    patches: ClassVar[Sequence[Patch]] = ()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Tables, int]]:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            for module, name, wrong in self.patches:
+                monkeypatch.setattr(module, name, wrong, raising=False)
+            with super()._transaction() as given:
+                yield given
+
+
+def planted(name: str, *patches: Patch) -> type[MemoryStore]:
+    """A store that has wrong functions in the place of right ones."""
+    return type(name, (Planted,), {"patches": patches})
+
+
+def nothing(*_args: object, **_names: object) -> None:
+    """Does not do it."""
+
+
+def give_back_to_nobody(tables: Tables, _now_ms: int, job: Job) -> None:
+    if tables.running.get(job.schedule_id or "") == job.id:
+        del tables.running[job.schedule_id or ""]
+
+
+def all_may_run(*_: object) -> Turns:
+    return Turns(None)
+
+
+def all_wait(job: Job) -> Any:
+    return Asking(job.id, "waits", policies_of(job.policies or "{}").overlap)
+
+
+def all_ask(job: Job) -> Any:
+    return Asking(job.id, "asks", policies_of(job.policies or "{}").overlap)
+
+
+def last_come_first(job: Job) -> tuple[int, int, str]:
+    return -job.run_at_ms, -(job.nominal_ms or 0), job.id
+
+
+def waits_in_any_case(job: Job) -> bool:
+    return job.state in job_sweeps.WAITING
+
+
+_stop = turns._stop
+
+
+def stop_only_what_runs(tables: Tables, now_ms: int, decided: Turns, heir: Any) -> None:
+    assert decided.cancels is not None
+    if tables.jobs[decided.cancels].job.state == JobState.PROCESSING:
+        _stop(tables, now_ms, decided, heir)
+
+
+def nobody_is_late(*_: object) -> set[JobId]:
+    return set()
+
+
+def anything_of(tables: Tables, job: Job) -> Occurrence | None:
+    """Takes what has begun for planned."""
+    entry = tables.ledger.get((ScheduleId(job.schedule_id or ""), job.nominal_ms or 0))
+    return None if entry is None else entry.occurrence
+
+
+def backwards(jobs: list[Job], key: Any) -> list[Job]:
+    return sorted(jobs, key=key, reverse=True)
+
+
+_set_back, _runs_left = schedules._set_back, schedules._runs_left
+
+
+def set_back_the_active(stored: Any, row: Any, at_ms: int | None, runs_left: int | None) -> Any:
+    return (stored, row) if row is None else _set_back(stored, row, at_ms, runs_left)
+
+
+def runs_stay_charged(earlier: Any, new: Any, row: Any, withdrawn: int) -> int | None:
+    del withdrawn
+    return _runs_left(earlier, new, row, 0)
+
+
+def put_beside(tables: Tables, occurrence: Occurrence, claim_id: str | None = None) -> None:
+    key = (occurrence.schedule_id, occurrence.nominal_ms)
+    tables.ledger[key] = LedgerEntry(occurrence, claim_id=claim_id)
+
+
+def whole_span(_rule: str, whole: Any, _taken: object) -> list[Any]:
+    return [whole]
+
+
+def has_no_row(step: Any, schedule: Schedule, at_ms: int) -> bool:
+    return ledger.entry_at(step.tables, schedule.id, at_ms) is None
+
+
+_all_failed = failing._all_failed
+
+
+def ever_failed(tables: Tables, schedule_id: ScheduleId, most: int) -> bool:
+    """Forgets that it was resumed."""
+    events, tables.events = tables.events, []
+    try:
+        return _all_failed(tables, schedule_id, most)
+    finally:
+        tables.events = events
+
+
+class GivesBackAtRetries(MemoryStore):
+    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
+        void = await super().finish(finishes)
+        jobs = self._tables.jobs
+        self._tables.running = {
+            schedule_id: job_id
+            for schedule_id, job_id in self._tables.running.items()
+            if jobs[job_id].job.state != JobState.RETRYING
+        }
+        return void
+
+
+class SkipsSilently(MemoryStore):
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        report = await super().plan_occurrences(request)
+        self._tables.ledger = {
+            key: entry
+            for key, entry in self._tables.ledger.items()
+            if entry.occurrence.state is not OccurrenceState.SKIPPED
+        }
+        return report
+
+
+class RevivedStealTheMarker(MemoryStore):
+    async def retry_job(self, job_id: JobId, **words: Any) -> Job | JobRefused:
+        answer = await super().retry_job(job_id, **words)
+        if isinstance(answer, Job) and answer.schedule_id is not None:
+            self._tables.running[answer.schedule_id] = job_id
+        return answer
+
+
+class RunsNowEachTime(MemoryStore):
+    _numbers: ClassVar[Iterator[int]] = count()
+
+    async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+        return await super().run_now(schedule_id, f"{request_id}{next(self._numbers)}")
+
+
+class ChargesExtras(MemoryStore):
+    async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
+        extra = await super().run_now(schedule_id, request_id)
+        for key, row in self._tables.rows.items():
+            if row.runs_left is not None:
+                self._tables.rows[key] = replace(row, runs_left=row.runs_left - 1)
+        return extra
+
+
+class NeverPausesAnybody(MemoryStore):
+    async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
+        del schedule_id
+        return None
+
+
+BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+    (broken, PlanningConformance, name)
+    for broken, name in (
+        (
+            planted("KeepsTheMarker", (job_moves, "_give_back", nothing)),
+            "test_skip_ends_with_the_one_in_its_way",
+        ),
+        (
+            planted("HandsOverToNobody", (job_moves, "_give_back", give_back_to_nobody)),
+            "test_every_end_hands_over",
+        ),
+        (GivesBackAtRetries, "test_retries_keep_the_marker"),
+        (
+            planted("LetsAllRun", (turns, "settle", all_may_run)),
+            "test_skip_makes_no_second_job",
+        ),
+        (SkipsSilently, "test_skip_makes_no_second_job"),
+        (
+            planted("BuffersAll", (turns, "_asking", all_wait)),
+            "test_buffer_one_keeps_one_in_line",
+        ),
+        (
+            planted("SkipsTheCaughtUp", (turns, "_asking", all_ask)),
+            "test_caught_up_runs_one_after_another",
+        ),
+        (
+            planted("ServesTheLastFirst", (job_moves, "turn_key", last_come_first)),
+            "test_first_in_line_is_the_oldest",
+        ),
+        (
+            planted("PromotesTheLine", (job_sweeps, "is_waiting", waits_in_any_case)),
+            "test_buffer_one_stands_in_line_until_the_end",
+        ),
+        (
+            planted("WakesForTheLine", (job_claims, "is_waiting", waits_in_any_case)),
+            "test_buffer_one_stands_in_line_until_the_end",
+        ),
+        (
+            planted("StopsNobody", (turns, "_stop", nothing)),
+            "test_cancel_running_asks_the_holder_to_stop",
+        ),
+        (
+            planted("StopsOnlyWhatRuns", (turns, "_stop", stop_only_what_runs)),
+            "test_cancel_running_takes_a_waiting_holder_away",
+        ),
+        (RevivedStealTheMarker, "test_revived_job_runs_beside_the_holder"),
+        (
+            planted("IsNeverLate", (turns, "decide_late", nobody_is_late)),
+            "test_late_jobs_are_missed_but_the_latest",
+        ),
+        (
+            planted("CallsTheMissedSkipped", (ledger, "end_planned", nothing)),
+            "test_late_jobs_are_missed_but_the_latest",
+        ),
+        (
+            planted("WithdrawsNothing", (schedules, "withdraw", lambda *_, **__: [])),
+            "test_edit_just_before_the_time_loses_nothing",
+        ),
+        (
+            planted("LosesTheWithdrawn", (schedules, "earliest", nothing)),
+            "test_edit_just_before_the_time_loses_nothing",
+        ),
+        (
+            planted("WithdrawsWhatBegan", (ledger, "planned_of", anything_of)),
+            "test_released_job_has_begun",
+        ),
+        (
+            planted("WithdrawsForWords", (schedules, "_deeds", lambda _: object())),
+            "test_description_and_note_touch_nothing",
+        ),
+        (
+            planted("StaysFinished", (schedules, "_set_back", set_back_the_active)),
+            "test_single_time_is_edited",
+        ),
+        (
+            planted("KeepsTheRuns", (schedules, "_runs_left", runs_stay_charged)),
+            "test_withdrawn_runs_are_given_back",
+        ),
+        (
+            planted("WithdrawsExtras", (withdrawals, "_EXTRAS", frozenset())),
+            "test_extras_survive_an_edit_and_not_the_deletion",
+        ),
+        (
+            planted("HandsOverToTheWithdrawn", (withdrawals, "sorted", backwards)),
+            "test_line_is_withdrawn_before_its_holder",
+        ),
+        (
+            planted("LeavesWritesToPlanners", (schedules, "plan_at_once", nothing)),
+            "test_next_minute_is_planned_by_the_write",
+        ),
+        (
+            planted("ForgetsPauses", (schedules, "write_pause", nothing)),
+            "test_resume_writes_down_what_the_pause_swallowed",
+        ),
+        (
+            planted("CoversTheWithdrawnTwice", (ledger, "put", put_beside)),
+            "test_withdrawn_times_of_the_pause_are_swallowed",
+        ),
+        (
+            planted("CoversTheBackfilledTwice", (hand_over, "spans_left", whole_span)),
+            "test_planner_leaves_backfilled_times_alone",
+        ),
+        (
+            planted("CoversTheBegunTwice", (hand_over, "spans_left", whole_span)),
+            "test_times_set_back_are_covered_once",
+        ),
+        (RunsNowEachTime, "test_same_request_gives_the_same_run"),
+        (
+            planted("TakesTheSchedulesTime", (extras, "_is_nobodys", has_no_row)),
+            "test_extra_run_takes_no_time_of_the_schedule",
+        ),
+        (ChargesExtras, "test_extra_run_does_not_move_the_hand"),
+        (
+            planted("CountsExtras", (upkeep, "_is_extra", lambda _: False)),
+            "test_lost_rows_do_not_count_extra_runs",
+        ),
+        (
+            planted(
+                "BackfillsTwice", (extras, "BACKFILLABLE", BACKFILLABLE | {OccurrenceState.PLANNED})
+            ),
+            "test_repeated_backfill_takes_nothing_twice",
+        ),
+        (
+            planted("DropsTheRestOfARange", (extras, "_rest", lambda *_: [])),
+            "test_bounds_are_from_inclusive_to_exclusive",
+        ),
+        (
+            planted("SkipsTheBackfilled", (hand_over, "_LATE", frozenset({"catch_up"}))),
+            "test_backfilled_jobs_run_one_after_another",
+        ),
+        (NeverPausesAnybody, "test_failures_in_a_row_pause"),
+        (
+            planted("PausesForOldFailures", (failing, "_all_failed", ever_failed)),
+            "test_resume_counts_anew",
+        ),
+        (
+            planted("PausesForAnything", (failing, "_all_failed", lambda *_: True)),
+            "test_success_between_ends_the_row",
+        ),
+    )
+]
