@@ -121,6 +121,12 @@ def policies_of(text: str) -> Policies:
     return found
 
 
+def policies_or_usual(text: str) -> Policies:
+    """The policies of a job; those of a newer release, which this one cannot read, as the usual."""
+    found = _policies(text)
+    return Policies() if isinstance(found, str) else found
+
+
 @lru_cache(maxsize=4_096)
 def _policies(text: str) -> Policies | str:
     """The same, or why there are none."""

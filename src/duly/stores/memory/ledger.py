@@ -8,6 +8,7 @@ from duly.events import AttemptStatus
 from duly.jobs import Job, JobState
 from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.occurrences import Claimed
+from duly.plan_store import BACKFILL, RUN_NOW
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit
 from duly.stores.memory.tables import LedgerEntry, Tables
@@ -28,6 +29,17 @@ def entries(tables: Tables, schedule_id: ScheduleId) -> list[LedgerEntry]:
     """What the ledger has of a schedule, by nominal time."""
     found = [entry for (owner, _), entry in tables.ledger.items() if owner == schedule_id]
     return sorted(found, key=lambda entry: entry.occurrence.nominal_ms)
+
+
+def runs(tables: Tables, schedule_id: ScheduleId) -> int:
+    """How many runs of a schedule its ledger has, but those that somebody asked for."""
+    return sum(
+        each.occurrence.state not in FREE
+        and each.occurrence.state is not OccurrenceState.MISSED
+        and each.occurrence.reason != BACKFILL
+        and not (each.claim_id or "").startswith(f"{RUN_NOW}:")
+        for each in entries(tables, schedule_id)
+    )
 
 
 def entry_at(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> LedgerEntry | None:

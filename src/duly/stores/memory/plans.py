@@ -53,9 +53,10 @@ def plan(step: Step, request: PlanRequest) -> PlanReport:
     )
 
 
-def plan_at_once(step: Step, row: IndexRow | None) -> None:
-    """Plan a row that was just written, if its time comes soon enough."""
-    until_ms = step.now_ms + step.settings.look_ahead_ms
+def plan_at_once(step: Step, row: IndexRow | None, *, look_ahead_ms: int | None = None) -> None:
+    """Plan a row that is being written, if its time comes soon enough."""
+    ahead_ms = step.settings.look_ahead_ms if look_ahead_ms is None else look_ahead_ms
+    until_ms = step.now_ms + ahead_ms
     if row is not None and _is_plannable(row) and row.run_at_ms <= until_ms:
         _plan_rows(step, [row], until_ms)
 

@@ -29,6 +29,7 @@ from duly.store import (
     ScheduleWritten,
 )
 from duly.stores.checks import SCHEDULES, check_limit
+from duly.stores.memory import ledger
 from duly.stores.memory.documents import count, page, refusal, revised
 from duly.stores.memory.hand_over import Step
 from duly.stores.memory.plans import plan_at_once
@@ -118,10 +119,18 @@ def revise(
     is_words = _deeds(definition) == _deeds(old) and stored.state != "quarantined"
     if definition.enabled and not old.enabled:
         write_pause(tables, now_ms, earlier)
+    if timing(definition) != timing(old):
+        # Times that have come belong to the old definition, planned or not yet.
+        while (due := _row_with_time(tables, key)) and due.run_at_ms <= now_ms:
+            if due.hand_over != "jobs":
+                break
+            plan_at_once(step, due, look_ahead_ms=0)
+        stored = tables.documents[document_key(key)]
+        earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
     withdrawn = [] if is_words else withdraw(tables, now_ms, earlier.id, by, because=because)
     row = _row_with_time(tables, key)
-    runs_left = _runs_left(earlier, definition, row, len(withdrawn))
+    runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
     is_anew = timing(definition) != timing(old) or stored.state == "quarantined"
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
     if is_anew:
@@ -177,19 +186,19 @@ def timing(definition: Definition) -> tuple[object, ...]:
 
 
 def _runs_left(
-    earlier: Schedule, new: Definition, row: IndexRow | None, withdrawn: int
+    tables: Tables, earlier: Schedule, new: Definition, row: IndexRow | None, withdrawn: int
 ) -> int | None:
-    """What is left of a new max_runs after the runs that the old one counted."""
-    old = earlier.definition
-    if old.max_runs is None or new.max_runs is None:
+    """What is left of a new max_runs after the runs that were had; withdrawn ones were not.
+
+    Without a row (paused, or finished since the last runs were planned ahead) the ledger knows.
+    """
+    allowed = earlier.definition.max_runs
+    if allowed is None or new.max_runs is None:
         return new.max_runs
+    used = ledger.runs(tables, earlier.id)
     if row is not None and row.runs_left is not None:
-        left = row.runs_left
-    elif earlier.state == "finished" and withdrawn:
-        left = 0  # it finished because its last runs were planned ahead
-    else:
-        return new.max_runs
-    return min(new.max_runs, max(0, new.max_runs - (old.max_runs - left - withdrawn)))
+        used = allowed - row.runs_left - withdrawn
+    return min(new.max_runs, max(0, new.max_runs - used))
 
 
 def _with_row(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from duly.jobs import Job, JobState, NewJob
 from duly.ledger import OccurrenceState
-from duly.planning import policies_of
+from duly.planning import policies_or_usual
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import ask_to_stop, line_of, move, put, queue, turn_key
 from duly.stores.memory.tables import Tables
@@ -19,7 +19,7 @@ CANCELS = "cancel_running: a later run came"
 
 def promote(tables: Tables, now_ms: int, jobs: Sequence[Job]) -> None:
     """Queue scheduled jobs of one schedule, the earliest first, as its policies allow."""
-    policies = policies_of(jobs[-1].policies or "{}")
+    policies = policies_or_usual(jobs[-1].policies or "{}")
     unstarted = [Unstarted(job.id, job.run_at_ms, job.turn) for job in jobs]
     missed = decide_late(unstarted, policies, now_ms)
     kind = policies.misfire.kind
@@ -66,7 +66,7 @@ def settle(tables: Tables, now_ms: int, jobs: Sequence[Job | NewJob]) -> Turns:
 
 def _asking(job: Job | NewJob) -> Asking:
     assert job.turn is not None
-    return Asking(job.id, job.turn, policies_of(job.policies or "{}").overlap)
+    return Asking(job.id, job.turn, policies_or_usual(job.policies or "{}").overlap)
 
 
 def _skip(tables: Tables, now_ms: int, job: Job, reason: str) -> None:

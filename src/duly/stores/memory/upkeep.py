@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duly.ledger import OccurrenceState
 from duly.occurrences import IndexRow, index_row
-from duly.plan_store import BACKFILL, RUN_NOW
+from duly.plan_store import RUN_NOW
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport
 from duly.stores.memory.index import in_order
-from duly.stores.memory.ledger import FREE, entries
+from duly.stores.memory.ledger import FREE, entries, runs
 from duly.stores.memory.tables import LedgerEntry, Tables, schedule_key
-
-_MISSED = OccurrenceState.MISSED
 
 
 def reconcile(tables: Tables, now_ms: int, flows: Sequence[str] | None) -> ReconcileReport:
@@ -64,8 +61,7 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     offset_ms = schedule.definition.trigger.offset_ms
     after_ms = max((each.until_ms + offset_ms for each in known), default=schedule.updated_at_ms)
     most = schedule.definition.max_runs
-    runs = sum(each.state is not _MISSED and each.reason != BACKFILL for each in known)
-    runs_left = None if most is None else max(0, most - runs)
+    runs_left = None if most is None else max(0, most - runs(tables, schedule.id))
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
 
 

@@ -32,6 +32,8 @@ class Stored:
 
     schedule: Schedule
     row: IndexRow | None
+    runs: int = 0
+    """Runs that the ledger has; counted where there is no row to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,13 @@ class Edit:
             return False
         old, new = self.before.definition, self.schedule.definition
         return structs.replace(new, description=old.description, note=old.note) != old
+
+    @property
+    def retimes(self) -> bool:
+        """Whether times that the old definition had may be lost to the new one."""
+        if self.before is None or self.event is None:
+            return False
+        return _timing(self.before.definition) != _timing(self.schedule.definition)
 
     @property
     def moves(self) -> bool:
@@ -140,11 +149,14 @@ def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edi
     if not withdrawn or stored is None or state_of(definition) != "active":
         return edit
     runs_left = _runs_left(definition, stored, len(withdrawn))
+    if schedule.state == "finished" and runs_left and edit.event is not None:
+        active: ScheduleState = "active"
+        at_ms = edit.event.at_ms
+        schedule, row = _placed(replace(schedule, state=active), at_ms, runs_left)
     trigger = definition.trigger
     standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
     if standing and (row is None or standing[0] < row.nominal_ms):
-        active: ScheduleState = "active"
-        schedule = replace(schedule, state=active, error=None)
+        schedule = replace(schedule, state="active", error=None)
         earlier = index_row(schedule, standing[0] - 1 + trigger.offset_ms)
         version = 1 if row is None else row.version
         row = None if earlier is None else replace(earlier, version=version)
@@ -165,18 +177,17 @@ def _placed(
 
 
 def _runs_left(definition: Definition, stored: Stored, withdrawn: int = 0) -> int | None:
-    """Runs already had stay counted when the allowance changes; withdrawn ones were not had."""
+    """Runs already had stay counted when the allowance changes; withdrawn ones were not had.
+
+    Without a row (paused, or finished since the last runs were planned ahead) the ledger knows.
+    """
     allowed = stored.schedule.definition.max_runs
     if definition.max_runs is None or allowed is None:
         return definition.max_runs
+    used = stored.runs
     if stored.row is not None and stored.row.runs_left is not None:
-        left = stored.row.runs_left
-    elif stored.schedule.state == "finished" and withdrawn:
-        left = 0  # it finished because its last runs were planned ahead
-    else:
-        return definition.max_runs
-    used = allowed - left - withdrawn
-    return min(definition.max_runs, max(0, definition.max_runs - used))
+        used = allowed - stored.row.runs_left
+    return min(definition.max_runs, max(0, definition.max_runs - used + withdrawn))
 
 
 def _timing(definition: Definition) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from duly.job_store import MAX_SWEEP, JobRefused, Retention
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.ledger import OccurrenceState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
-from duly.planning import policies_of
+from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
@@ -114,7 +114,7 @@ def _late(db: Db, planned: Sequence[Row[Any]]) -> dict[str, list[JobId]]:
         by_schedule[row.schedule_id].append(row)
     late: dict[str, list[JobId]] = defaultdict(list)
     for group in by_schedule.values():
-        policies = policies_of(group[-1].policies)
+        policies = policies_or_usual(group[-1].policies)
         if group[0].run_at_ms >= now_ms - policies.grace_ms:
             continue
         unstarted = [Unstarted(row.id, row.run_at_ms, row.turn) for row in group]

@@ -181,6 +181,23 @@ def list_occurrences(
     return [occurrence_of(row) for row in rows]
 
 
+def runs(db: Db, schedule_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Of each schedule that the ledger knows: its runs, but extras, and the last time covered."""
+    found: dict[str, tuple[int, int]] = {}
+    for chunk in chunks(schedule_ids):
+        rows = db.run(
+            "SELECT schedule_id, SUM(CASE WHEN state = 'missed' OR reason = 'backfill' "
+            "OR claim_id LIKE 'run_now:%' THEN 0 ELSE 1 END), "
+            "MAX(CASE WHEN claim_id LIKE 'run_now:%' THEN NULL "
+            "ELSE COALESCE(until_ms, nominal_ms) END) FROM {p}occurrences "
+            "WHERE schedule_id IN :ids AND state NOT IN ('withdrawn', 'quarantined') "
+            "GROUP BY schedule_id",
+            ids=list(chunk),
+        )
+        found |= {row[0]: (int(row[1]), row[2]) for row in tuples(rows) if row[2] is not None}
+    return found
+
+
 def by_claim(db: Db, schedule_id: ScheduleId, claim_id: str) -> Occurrence | None:
     """The row of a schedule that somebody asked for under an id."""
     row = db.run(

@@ -65,9 +65,14 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     )
 
 
-def plan_at_once(db: Db, schedule_ids: Sequence[ScheduleId], now_ms: int) -> None:
+def plan_at_once(
+    db: Db, schedule_ids: Sequence[ScheduleId], now_ms: int, *, look_ahead_ms: int | None = None
+) -> None:
     """Plan rows that are ours already, as far as the look-ahead of writes reaches."""
-    until_ms = now_ms + db.planning.look_ahead_ms
+    if not schedule_ids:
+        return
+    ahead_ms = db.planning.look_ahead_ms if look_ahead_ms is None else look_ahead_ms
+    until_ms = now_ms + ahead_ms
     found = db.run(
         "SELECT i.row_id, i.nominal_ms, i.run_at_ms, i.runs_left FROM {p}schedule_index i "
         "JOIN {p}schedule_rules r ON r.row_id = i.row_id WHERE r.schedule_id IN :ids "

@@ -15,7 +15,7 @@ from duly.occurrences import Advance, IndexRow, index_row
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport, ScheduleKey
 from duly.stores.checks import SCHEDULES
-from duly.stores.sql import events, rows
+from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.db import Db
 from duly.stores.sql.schedules import schedule_of
 
@@ -83,15 +83,7 @@ def _standing(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
 
 def _fired(db: Db, ids: Sequence[str]) -> dict[str, Fired]:
     """What the ledger says of each schedule it knows."""
-    rows_found = db.run(
-        "SELECT schedule_id, SUM(CASE WHEN state = 'missed' OR reason = 'backfill' "
-        "OR claim_id LIKE 'run_now:%' THEN 0 ELSE 1 END) AS runs, "
-        "MAX(COALESCE(until_ms, nominal_ms)) AS last_ms FROM {p}occurrences "
-        "WHERE schedule_id IN :ids AND state NOT IN ('withdrawn', 'quarantined') "
-        "GROUP BY schedule_id",
-        ids=list(ids),
-    )
-    return {row.schedule_id: Fired(int(row.runs), row.last_ms) for row in rows_found}
+    return {each: Fired(*found) for each, found in ledger.runs(db, ids).items()}
 
 
 def _rebuilt(schedule: Schedule, fired: Fired | None) -> IndexRow | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, and_, delete, func, select, tuple_
@@ -24,7 +25,7 @@ from duly.store import (
     ScheduleWritten,
 )
 from duly.stores.checks import SCHEDULES, check_limit
-from duly.stores.sql import events, rows
+from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
@@ -116,6 +117,11 @@ def _put_batch(
         held[write.key.scope] += before is None
         batch.add(write.key, edit)
         answers.append(ScheduleWritten(edit.schedule, edit.row, created=before is None))
+    overdue = batch.overdue(now_ms)
+    if overdue:
+        # Times that have come belong to the old definitions: plan them, then begin anew.
+        plan_at_once(db, overdue, now_ms, look_ahead_ms=0)
+        return _put_batch(db, writes, now_ms)
     return _as_they_stand(db, answers, batch.write(db, now_ms))
 
 
@@ -171,6 +177,14 @@ class _Batch:
         if edit.event is not None:
             self._after[key] = edit
             self._events.append(edit.event)
+
+    def overdue(self, now_ms: int) -> list[ScheduleId]:
+        """Schedules that change while a time that has come waits for a planner."""
+        changing = [key for key, edit in self._after.items() if edit.retimes]
+        rows = [row for key in changing if (row := self._stored[key].row) is not None]
+        return [
+            row.schedule_id for row in rows if row.hand_over == "jobs" and row.run_at_ms <= now_ms
+        ]
 
     def write(self, db: Db, now_ms: int) -> list[ScheduleKey]:
         """What was planned is withdrawn, then rows, documents and events, then the next plans.
@@ -253,7 +267,20 @@ def _read(
             row = standing.get(key)
             is_live = row is not None and row.error is None and row.schedule_id == schedule.id
             found[key] = Stored(schedule, rows.row_of(row) if is_live and row else None)
+    _count_runs(db, found)
     return found, numbers
+
+
+def _count_runs(db: Db, found: dict[ScheduleKey, Stored]) -> None:
+    """Ask the ledger for the runs of those that have an allowance and no row to count it."""
+    keys = {
+        each.schedule.id: key
+        for key, each in found.items()
+        if each.row is None and each.schedule.definition.max_runs is not None
+    }
+    for schedule_id, (runs, _) in ledger.runs(db, list(keys)).items():
+        key = keys[ScheduleId(schedule_id)]
+        found[key] = replace(found[key], runs=runs)
 
 
 def _held(db: Db, scopes: set[str]) -> Counter[str]:

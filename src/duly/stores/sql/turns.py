@@ -17,7 +17,7 @@ import msgspec
 from duly.errors import BackendUnavailable
 from duly.jobs import JobId, JobState, Turn
 from duly.ledger import OccurrenceState
-from duly.planning import policies_of
+from duly.planning import policies_or_usual
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.job_events import move
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
     @property
     def asking(self) -> Asking:
         """How it asks."""
-        return Asking(self.job_id, self.turn, policies_of(self.policies).overlap)
+        return Asking(self.job_id, self.turn, policies_or_usual(self.policies).overlap)
 
 
 @dataclass(slots=True)

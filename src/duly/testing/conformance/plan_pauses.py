@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from duly.outcomes import Succeeded
 from duly.plan_store import Backfill
 from duly.schedules import ScheduleId
 from duly.store import Store
 from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import claim_one, end
 from duly.testing.conformance.plan_samples import ledger, next_hour, only_occurrence, plan, states
 from duly.testing.conformance.samples import (
     HOUR_MS,
@@ -229,3 +231,24 @@ class PauseCases(StoreConformance):
         clock.advance(hours=1)
         await put(store, a_write(definition=external))
         assert await ledger(store) == []
+
+    @case
+    async def test_times_that_waited_for_a_planner_are_withdrawn_by_a_pause(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """No planner was there; a time that has come must not vanish with its row."""
+        await put(store, a_write())
+        clock.advance(hours=1, seconds=5)
+        await pause(store)
+        shown = [(1, 1, 1, "withdrawn", "withdrawn: schedule paused")]
+        assert await shown_hours(store) == shown
+
+    @case
+    async def test_pause_keeps_the_count_of_runs(self, store: Store, clock: ManualClock) -> None:
+        await put(store, a_write(definition=a_definition(max_runs=3)))
+        await next_hour(store, clock)
+        await end(store, await claim_one(store), Succeeded())
+        await put(store, a_write(definition=a_definition(max_runs=3, enabled=False)))
+        clock.advance(hours=5)
+        await put(store, a_write(definition=a_definition(max_runs=3)))
+        assert (await only_row(store)).runs_left == 2
