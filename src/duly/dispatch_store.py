@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from duly.jobs import Delivery, JobId, NewJob
+from duly.dispatching import DispatchEnd
+from duly.errors import InvalidInput
+from duly.jobs import Delivery, JobId, NewJob, check_text
 from duly.schedules import ScheduleId
+from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 MAX_DISPATCHES = 1_000
-MAX_TRIES = 10
-"""Posts of one occurrence, the first included; after that it has failed."""
-NOT_FOUND_LIMIT = 3
-"""So often in a row may an endpoint not know a schedule before its row is quarantined."""
-
-DispatchEnd = Literal["closed", "again", "failed", "not_found"]
-"""closed: taken (2xx). again: to be posted again if that is allowed, else failed. failed: for good.
-not_found: the endpoint knows no such schedule; failed, and counted on the row."""
+"""In one claim, or in one call of answers."""
+MAX_LEASE_MS = 86_400_000
+"""Of a claim, and of the delay before a post is repeated."""
+MAX_REASON = 1_000
+"""Characters of a reason that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,13 @@ class DispatchClaim:
     """What a tick asks for."""
 
     claim_id: str
-    """The same id gives the same rows again, as long as their lease stands."""
+    """New for every claim. The same id gives the same rows again, as long as their lease stands."""
     limit: int = 100
     """No more than the tick can post at once."""
     lease_ms: int = 60_000
+    """Longer than a post may take: after that the occurrence is somebody else's."""
     flows: tuple[str, ...] | None = None
+    """Only these, where given."""
 
 
 class Dispatching(NamedTuple):
@@ -57,6 +59,7 @@ class DispatchAnswer(NamedTuple):
     nominal_ms: int
     end: DispatchEnd
     reason: str | None = None
+    """For the ledger, and for the error of a row that is quarantined."""
     delay_ms: int = 0
     """again: not before."""
 
@@ -74,6 +77,18 @@ class Fire:
     scope: str
     name: str
 
+    def __post_init__(self) -> None:
+        job = self.job
+        if job.schedule_id is None or job.nominal_ms is None:
+            raise InvalidInput(f"job {job.id} names no schedule_id or no nominal_ms")
+        check_text("schedule_id", job.schedule_id)
+        if not STORED_FROM_MS <= job.nominal_ms < END_MS:
+            raise InvalidInput(f"nominal_ms of job {job.id} lies outside the years 2000 to 2199")
+        if job.turn is not None and job.policies is None:
+            raise InvalidInput(f"job {job.id} has a turn, but no policies to decide it by")
+        for what in ("flow", "scope", "name"):
+            check_text(what, getattr(self, what))
+
 
 @dataclass(frozen=True, slots=True)
 class Fired:
@@ -87,6 +102,7 @@ class Duplicate:
     """The same occurrence, or the same key, was taken before; nothing changed."""
 
     job_id: JobId | None
+    """Of the one before, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +119,23 @@ class DispatchStore(Protocol):
         """Take due rows of hand-over `http` and posts whose lease or delay has ended.
 
         Ledger rows as `dispatching`, with claim id and lease, and the advance of each row are one
-        transaction. A lease that ended: at_least_once is posted again, at_most_once becomes
-        `failed (unknown)` and is not given.
+        transaction; misfires go by the schedule's policy. What was claimed before comes first,
+        oldest run time first. A lease that ended: at_least_once is posted again, at_most_once
+        becomes `failed (unknown)` and is not given.
         """
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
         """Store how posts ended; gives how many stood under this claim still.
 
-        A row that the endpoint has moved on to `fired` or later stays as it is.
+        A row that the endpoint has moved on to `fired` or later stays as it is. A schedule that the
+        endpoint did not know NOT_FOUND_LIMIT times in a row has its row quarantined; an answer
+        `closed`, and an edit of the row, begin the count anew.
         """
 
     async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
         """Move an occurrence to `fired` and make its job, in one transaction.
 
         A time that has no row, or is dispatching, withdrawn or quarantined, is free; any later
-        state is a duplicate.
+        state is a duplicate. A job that has to wait its turn is made too; its row is `planned`
+        until it begins. The schedule need not be stored.
         """

@@ -49,7 +49,10 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     None: _COMES | {_S.FIRED, _S.SKIPPED, _S.DENIED, _S.QUARANTINED},
     _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
     # Posted again is a transition of its own: it has a new lease.
-    _S.DISPATCHING: frozenset({_S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.DENIED}),
+    # An endpoint's job may have to wait its turn; what nobody will know any more is withdrawn.
+    _S.DISPATCHING: frozenset(
+        {_S.PLANNED, _S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.WITHDRAWN, _S.DENIED}
+    ),
     # Authorisation is asked when a worker is about to start it.
     _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED, _S.DENIED}),
     # An operator may revive a dead job.

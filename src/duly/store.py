@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from duly.dispatch_store import DispatchStore
 from duly.job_store import JobStore
 from duly.occurrences import Claimed, IndexRow
 from duly.plan_store import PlanStore
@@ -203,7 +204,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

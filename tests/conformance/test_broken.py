@@ -33,6 +33,7 @@ from duly.testing.conformance import (
     StoreConformance,
 )
 from duly.testing.conformance.suite import START
+from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
 from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_turns import BROKEN_TURNS
@@ -333,6 +334,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     *BROKEN_JOBS,
     *BROKEN_PLANNING,
     *BROKEN_TURNS,
+    *BROKEN_DISPATCHES,
 ]
 
 

@@ -6,6 +6,8 @@ from duly.errors import InvalidInput
 from duly.store import Store
 from duly.stores import MemoryStore
 from duly.testing.conformance import (
+    DispatchConformance,
+    DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
     IndexConformance,
@@ -76,4 +78,12 @@ class TestJobProcesses(MemoryBackend, JobProcessConformance):
 
 
 class TestPlanProcesses(MemoryBackend, PlanProcessConformance):
+    pass
+
+
+class TestDispatches(MemoryBackend, DispatchConformance):
+    pass
+
+
+class TestDispatchProcesses(MemoryBackend, DispatchProcessConformance):
     pass

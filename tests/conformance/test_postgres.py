@@ -15,6 +15,8 @@ from duly.clock import Clock
 from duly.store import Store
 from duly.stores import open_store as open_by_url
 from duly.testing.conformance import (
+    DispatchConformance,
+    DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
     IndexConformance,
@@ -137,4 +139,12 @@ class TestJobProcesses(PostgresBackend, JobProcessConformance):
 
 
 class TestPlanProcesses(PostgresBackend, PlanProcessConformance):
+    pass
+
+
+class TestDispatches(PostgresBackend, DispatchConformance):
+    pass
+
+
+class TestDispatchProcesses(PostgresBackend, DispatchProcessConformance):
     pass

@@ -13,6 +13,8 @@ from duly.clock import Clock
 from duly.store import Store
 from duly.stores import open_store as open_by_url
 from duly.testing.conformance import (
+    DispatchConformance,
+    DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
     IndexConformance,
@@ -104,4 +106,12 @@ class TestJobProcesses(SqliteBackend, JobProcessConformance):
 
 
 class TestPlanProcesses(SqliteBackend, PlanProcessConformance):
+    pass
+
+
+class TestDispatches(SqliteBackend, DispatchConformance):
+    pass
+
+
+class TestDispatchProcesses(SqliteBackend, DispatchProcessConformance):
     pass

@@ -297,7 +297,8 @@ def test_commands(url: str) -> None:
     checked = runner.invoke(main, ["schema", "check", url])
     assert (checked.exit_code, "duly schema init" in checked.output) == (1, True)
     made = runner.invoke(main, ["schema", "init", url])
-    steps = "applied 0001 index\napplied 0002 jobs\napplied 0003 ledger\napplied 0004 turns\n"
+    names = ["0001 index", "0002 jobs", "0003 ledger", "0004 turns", "0005 dispatch"]
+    steps = "".join(f"applied {name}\n" for name in names)
     assert (made.exit_code, made.output) == (0, steps)
     again = runner.invoke(main, ["schema", "upgrade", url])
     assert (again.exit_code, again.output) == (0, "nothing to do, the schema is up to date\n")

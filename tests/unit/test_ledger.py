@@ -21,7 +21,7 @@ MATRIX = {
     #               pl di fi su fa sk mi wi de qu
     None: "         x  x  x  .  .  x  x  .  x  x",
     "planned": "    .  .  x  .  .  x  x  x  x  .",
-    "dispatching": ".  x  x  .  x  x  .  .  x  .",
+    "dispatching": "x  x  x  .  x  x  .  x  x  .",
     "fired": "      .  .  .  x  x  .  .  .  x  .",
     "succeeded": "  .  .  .  .  .  .  .  .  .  .",
     "failed": "     .  .  x  .  .  .  .  .  .  .",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
 from duly.errors import InvalidInput
 from duly.store import MAX_CLAIM, MAX_PAGE
 from duly.triggers.instants import END_MS, STORED_FROM_MS
@@ -25,8 +28,31 @@ def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
             f"now_ms is {now_ms}; allowed: milliseconds since 1970 in the years 2000 to 2199 "
             "(not seconds)"
         )
-    if claim_id is not None and not 1 <= len(claim_id) <= MAX_CLAIM_ID:
+    if claim_id is not None:
+        _check_claim_id(claim_id)
+
+
+def _check_claim_id(claim_id: str) -> None:
+    if not 1 <= len(claim_id) <= MAX_CLAIM_ID:
         raise InvalidInput(f"claim_id has {len(claim_id)} characters; allowed: 1 to {MAX_CLAIM_ID}")
+
+
+def check_dispatch_claim(claim: DispatchClaim) -> None:
+    """Refuse a claim of dispatches that could never be right."""
+    check_limit(claim.limit, MAX_DISPATCHES)
+    _check_claim_id(claim.claim_id)
+    if not 1 <= claim.lease_ms <= MAX_LEASE_MS:
+        raise InvalidInput(f"lease_ms is {claim.lease_ms}; allowed: 1 to {MAX_LEASE_MS}")
+
+
+def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
+    """Refuse more answers than a claim can have given, and delays without end."""
+    _check_claim_id(claim_id)
+    if len(answers) > MAX_DISPATCHES:
+        raise InvalidInput(f"{len(answers)} answers at once; allowed: {MAX_DISPATCHES}")
+    for answer in answers:
+        if not 0 <= answer.delay_ms <= MAX_LEASE_MS:
+            raise InvalidInput(f"delay_ms is {answer.delay_ms}; allowed: 0 to {MAX_LEASE_MS}")
 
 
 def refuse_schedules(collection: str) -> None:

@@ -40,15 +40,15 @@ from duly.stores.memory import (
     schedules,
     upkeep,
 )
+from duly.stores.memory.dispatch_verbs import DispatchVerbs
 from duly.stores.memory.hand_over import Step
-from duly.stores.memory.job_verbs import JobVerbs
 from duly.stores.memory.tables import Tables
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore(JobVerbs):
+class MemoryStore(DispatchVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
     capabilities = Capabilities(

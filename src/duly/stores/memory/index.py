@@ -82,7 +82,7 @@ def move_row(tables: Tables, row: IndexRow, move: Advance, now_ms: int) -> bool:
         runs_left=move.runs_left,
         version=row.version + 1,
     )
-    tables.put_row(moved)
+    tables.rows[row_key(row)] = moved
     return True
 
 

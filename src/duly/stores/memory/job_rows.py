@@ -26,12 +26,12 @@ def insert_one(tables: Tables, now_ms: int, new: NewJob) -> Enqueued | KeyTaken:
     if new.id in tables.jobs:
         return Enqueued(new.id, created=False)
     if new.key is not None:
-        place = (new.workspace, new.action, new.key)
         digest = sha256(new.input.encode()).hexdigest()
-        held = tables.keys.get(place)
-        if held is not None and held.expires_at_ms > now_ms:
+        held = held_key(tables, now_ms, new)
+        if held is not None:
             same = held.digest == digest
             return Enqueued(held.job_id, created=False) if same else KeyTaken(held.job_id)
+        place = (new.workspace, new.action, new.key)
         tables.keys[place] = StoredKey(new.id, digest, now_ms + new.key_ttl_ms)
     job = _first_form(new, now_ms)
     tables.jobs[job.id] = StoredJob(job, place_of(job.priority, job.run_at_ms, new.aging_ms))
@@ -40,6 +40,14 @@ def insert_one(tables: Tables, now_ms: int, new: NewJob) -> Enqueued | KeyTaken:
     if job.state == JobState.QUEUED:
         tables.tell(f"queue:{job.queue}")
     return Enqueued(job.id, created=True)
+
+
+def held_key(tables: Tables, now_ms: int, new: NewJob) -> StoredKey | None:
+    """What the key of a job stands for already."""
+    if new.key is None:
+        return None
+    held = tables.keys.get((new.workspace, new.action, new.key))
+    return None if held is None or held.expires_at_ms <= now_ms else held
 
 
 def _first_form(new: NewJob, now_ms: int) -> Job:

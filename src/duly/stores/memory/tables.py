@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from duly.events import Attempt, JobEvent
 from duly.job_store import QueueSettings, WorkerInfo
-from duly.jobs import Job, JobId, WorkerId
+from duly.jobs import Delivery, Job, JobId, WorkerId
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
 from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
@@ -44,6 +44,18 @@ class LedgerEntry:
     occurrence: Occurrence
     claimed: Claimed | None = None
     claim_id: str | None = None
+
+
+class Post(NamedTuple):
+    """A dispatch that has not ended: who posts it, and until when it is theirs."""
+
+    claim_id: str | None
+    """None: nobody's, from the end of the lease on."""
+    position: int
+    """In its claim."""
+    tries: int
+    delivery: Delivery
+    lease_until_ms: int
 
 
 class StoredJob(NamedTuple):
@@ -90,6 +102,10 @@ class Tables:
     events: list[ScheduleEvent] = field(default_factory=list)
     ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
     """By (schedule id, nominal time), in the order they were written first."""
+    posts: dict[tuple[ScheduleId, int], Post] = field(default_factory=dict)
+    """Of each ledger row that is `dispatching`."""
+    not_found: dict[ScheduleKey, int] = field(default_factory=dict)
+    """How often in a row an endpoint did not know the schedule of a row."""
     jobs: dict[JobId, StoredJob] = field(default_factory=dict)
     job_events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
@@ -115,11 +131,13 @@ class Tables:
         """Remove a row with its error."""
         self.rows.pop(key, None)
         self.errors.pop(key, None)
+        self.not_found.pop(key, None)
 
     def put_row(self, row: IndexRow) -> None:
-        """Store a row that has a next time."""
+        """Store a row that has a next time; what stood against the one before is forgotten."""
         self.rows[row_key(row)] = row
         self.errors.pop(row_key(row), None)
+        self.not_found.pop(row_key(row), None)
 
     def schedules(self) -> list[Schedule]:
         """Every schedule, by key."""

@@ -21,7 +21,7 @@ def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
     if len(jobs) > MAX_INSERT:
         raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
     fresh: dict[JobId, NewJob] = {}
-    keys = _Keys(db, jobs)
+    keys = Keys(db, jobs)
     answers = [_accept(job, fresh, keys) for job in jobs]
     states = db.dialect.add_jobs(db, list(fresh.values())) if fresh else {}
     # Those for later too: who sleeps until the next one is due must know of an earlier one.
@@ -36,7 +36,7 @@ def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
     ]
 
 
-def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: _Keys) -> Enqueued | KeyTaken:
+def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: Keys) -> Enqueued | KeyTaken:
     """Add a job to what will be stored, unless its id or its key is there already."""
     if job.id in fresh or job.id in keys.known:
         return Enqueued(job.id, created=False)
@@ -94,7 +94,7 @@ def first_event(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Keys:
+class Keys:
     """Idempotency keys as they are taken, one job after another."""
 
     def __init__(self, db: Db, jobs: Sequence[NewJob]) -> None:
@@ -131,6 +131,17 @@ class _Keys:
             return None
         same = holder.input_digest == mine["input_digest"]
         return Enqueued(holder.job_id, created=False) if same else KeyTaken(holder.job_id)
+
+    def give_back(self, job: NewJob) -> None:
+        """Let go of the key of a job that was not stored after all."""
+        self._db.run(
+            "DELETE FROM {p}idempotency WHERE workspace = :workspace AND action = :action "
+            "AND idempotency_key = :key AND job_id = :id",
+            workspace=job.workspace,
+            action=job.action,
+            key=job.key,
+            id=job.id,
+        )
 
 
 def _digest(text: str) -> str:

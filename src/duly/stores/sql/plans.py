@@ -18,7 +18,7 @@ from duly.jobs import NewJob
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
-from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.planning import Plan, Plannable, PlannedOccurrence, plan_many
 from duly.schedules import ScheduleId
 from duly.stores.spans import free_of
 from duly.stores.sql import index, ledger
@@ -90,7 +90,7 @@ def _plan(
 ) -> tuple[list[_Hand], HandedOver]:
     """Plan locked rows, and write everything."""
     known = [row for row in rows if row.body is not None]
-    plans = _without_taken(db, known, plan_many(known, now_ms, until_ms))
+    plans = without_taken(db, known, plan_many(known, now_ms, until_ms))
     hands = [_Hand(db, row, plan) for row, plan in zip(known, plans, strict=True)]
     handings = [
         Handing(each, hand.jobs.get(each), hand.row[2:5])
@@ -104,7 +104,7 @@ def _plan(
     return hands, handed
 
 
-def _without_taken(db: Db, rows: Sequence[_Row], plans: Sequence[Plan]) -> list[Plan]:
+def without_taken(db: Db, rows: Sequence[Plannable], plans: Sequence[Plan]) -> list[Plan]:
     """Plans without times that lie in runs of times the ledger has.
 
     Only a row that was set back behind an outage comes to them again; those on time never do.

@@ -58,10 +58,10 @@ def insert(db: Db, rows: Sequence[IndexRow]) -> None:
 
 
 def update(db: Db, rows: Sequence[tuple[int, IndexRow]]) -> None:
-    """Let rows say something else, by their numbers; one that was quarantined no longer is."""
+    """Let rows say something else, by their numbers; what stood against them is forgotten."""
     moving = [{"row_id": number, "error": None} | index_values(row) for number, row in rows]
     update_all(db, db.tables.schedule_index, "row_id", moving)
-    ruling = [{"row_id": number} | rule_values(row) for number, row in rows]
+    ruling = [{"row_id": number, "not_found": 0} | rule_values(row) for number, row in rows]
     update_all(db, db.tables.schedule_rules, "row_id", ruling)
 
 

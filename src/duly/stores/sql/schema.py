@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 PREFIX = "duly_"
 
 
@@ -114,6 +114,7 @@ def _rule_columns() -> list[Column[Any]]:
         _text("zone"),
         _text("hand_over"),
         _text("policies"),
+        Column("not_found", Integer, nullable=False, server_default="0"),
     ]
 
 
@@ -152,6 +153,9 @@ def _ledger_columns() -> list[Column[Any]]:
         _text("reason", nullable=True),
         _ms("fired_at_ms", nullable=True),
         _ms("ended_at_ms", nullable=True),
+        _ms("lease_until_ms", nullable=True),
+        _whole("tries", nullable=True),
+        _text("delivery", nullable=True),
     ]
 
 

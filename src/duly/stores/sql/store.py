@@ -29,10 +29,10 @@ from duly.store import (
 )
 from duly.stores.sql import documents, events, extras, index, ledger, plans, reconcile, schedules
 from duly.stores.sql.db import Db
-from duly.stores.sql.job_verbs import JobVerbs
+from duly.stores.sql.dispatch_verbs import DispatchVerbs
 
 
-class SqlStore(JobVerbs):
+class SqlStore(DispatchVerbs):
     """Every verb of the port on one relational database."""
 
     @property

@@ -6,6 +6,8 @@ failures. The suites of processes also want a `url` that others open the same da
 transactions a `begin`.
 """
 
+from duly.testing.conformance.dispatch_processes import DispatchProcessConformance
+from duly.testing.conformance.dispatches import DispatchConformance
 from duly.testing.conformance.documents import DocumentConformance
 from duly.testing.conformance.index import IndexConformance
 from duly.testing.conformance.job_processes import JobProcessConformance
@@ -19,6 +21,8 @@ from duly.testing.conformance.suite import OpenStore, StoreConformance
 from duly.testing.conformance.transactions import TransactionConformance
 
 __all__ = [
+    "DispatchConformance",
+    "DispatchProcessConformance",
     "DocumentConformance",
     "FairnessConformance",
     "IndexConformance",

@@ -1,0 +1,78 @@
+"""Hand-over by HTTP in memory: what an endpoint makes of a dispatch."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from duly.dispatch_store import Duplicate, Fire, Fired, Overlapped
+from duly.jobs import JobId, JobState, NewJob
+from duly.ledger import Occurrence, OccurrenceState
+from duly.schedules import ScheduleId
+from duly.stores.memory import job_rows, ledger, turns
+from duly.stores.memory.tables import Tables
+
+_S = OccurrenceState
+_FREE = ledger.FREE | {_S.DISPATCHING}
+"""States of a time that an endpoint may fire."""
+
+
+def fire(tables: Tables, now_ms: int, request: Fire) -> Fired | Duplicate | Overlapped:
+    """Make the job of a dispatch, unless it was made before or overlaps."""
+    job = request.job
+    assert job.schedule_id is not None
+    assert job.nominal_ms is not None
+    if job.id in tables.jobs:
+        return Fired(job.id)
+    held = job_rows.held_key(tables, now_ms, job)
+    if held is not None:
+        return Duplicate(held.job_id)
+    entry = ledger.entry_at(tables, ScheduleId(job.schedule_id), job.nominal_ms)
+    earlier = None if entry is None else entry.occurrence
+    if earlier is not None and earlier.state not in _FREE:
+        return Duplicate(earlier.job_id if earlier.nominal_ms == job.nominal_ms else None)
+    job = replace(job, run_at_ms=now_ms if job.run_at_ms is None else job.run_at_ms)
+    occurrence = _fired(request, job, earlier)
+    return _make(tables, now_ms, job, occurrence)
+
+
+def _fired(request: Fire, job: NewJob, earlier: Occurrence | None) -> Occurrence:
+    """A planned row; what is known of the time stays."""
+    assert job.schedule_id is not None
+    assert job.nominal_ms is not None
+    was_open = earlier is not None and earlier.state is _S.DISPATCHING
+    return Occurrence(
+        schedule_id=ScheduleId(job.schedule_id),
+        nominal_ms=job.nominal_ms,
+        until_ms=job.nominal_ms,
+        count=1,
+        run_at_ms=job.nominal_ms if earlier is None else earlier.run_at_ms,
+        state=_S.PLANNED,
+        flow=request.flow,
+        scope=request.scope,
+        name=request.name,
+        job_id=job.id,
+        reason=earlier.reason if earlier is not None and was_open else None,
+    )
+
+
+def _make(
+    tables: Tables, now_ms: int, job: NewJob, occurrence: Occurrence
+) -> Fired | Duplicate | Overlapped:
+    is_due = job.run_at_ms is not None and job.run_at_ms <= now_ms
+    decided = turns.settle(tables, now_ms, [job] if is_due else [])
+    tables.posts.pop((occurrence.schedule_id, occurrence.nominal_ms), None)
+    why = decided.skipped.get(job.id)
+    if why is not None:
+        skipped = replace(occurrence, state=_S.SKIPPED, reason=why, job_id=None, ended_at_ms=now_ms)
+        ledger.put(tables, skipped)
+        return Overlapped(why)
+    ledger.put(tables, occurrence)
+    job_rows.insert_one(tables, now_ms, replace(job, in_line=job.id in decided.in_line))
+    _begin(tables, now_ms, job.id, occurrence)
+    return Fired(job.id)
+
+
+def _begin(tables: Tables, now_ms: int, job_id: JobId, occurrence: Occurrence) -> None:
+    """A job that is queued has fired its occurrence; one that waits has not yet."""
+    if tables.jobs[job_id].job.state is JobState.QUEUED:
+        ledger.put(tables, replace(occurrence, state=_S.FIRED, fired_at_ms=now_ms))

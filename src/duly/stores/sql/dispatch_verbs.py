@@ -1,0 +1,33 @@
+"""The relational store: the verbs of hand-over by HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duly.dispatch_store import (
+    DispatchAnswer,
+    DispatchClaim,
+    Dispatching,
+    Duplicate,
+    Fire,
+    Fired,
+    Overlapped,
+)
+from duly.stores.sql import dispatch_ends, dispatches, fires
+from duly.stores.sql.job_verbs import JobVerbs
+
+
+class DispatchVerbs(JobVerbs):
+    """What a tick and an endpoint ask."""
+
+    async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
+        """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
+        return await self._run(dispatches.claim_dispatches, claim)
+
+    async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
+        """Store how posts ended; gives how many stood under the claim."""
+        return await self._run(dispatch_ends.end_dispatches, claim_id, answers)
+
+    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+        """Move an occurrence to `fired` and make its job."""
+        return await self._run(fires.fire, request)

@@ -1,0 +1,193 @@
+"""Station 5: hand-over by HTTP: what a tick takes.
+
+A claim plans due rows into the ledger as dispatches that nobody holds, and takes dispatches that
+nobody holds: new ones, those whose delay has passed and those whose tick died are all found by one
+index. So whatever a claim does not take stays there for the next. It passes rows that others hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from duly.dispatch_store import DispatchClaim, Dispatching
+from duly.dispatching import decide_lapse
+from duly.ledger import OccurrenceState
+from duly.occurrences import TRIGGER_VERSION, Moves
+from duly.planning import Plan, plan_many, policies_of
+from duly.schedules import ScheduleId
+from duly.stores.checks import check_dispatch_claim
+from duly.stores.sql import index, ledger
+from duly.stores.sql.bulk import chunks
+from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.dispatch_rows import COLUMNS, change_of, stored_id, write_changes
+from duly.stores.sql.plans import without_taken
+
+_ROUNDS = 100
+"""Batches that one claim may look through for something to post."""
+
+
+def claim_dispatches(db: Db, claim: DispatchClaim) -> list[Dispatching]:
+    """Take dispatches whose time has come, then due rows."""
+    check_dispatch_claim(claim)
+    claim_id = stored_id(claim.claim_id)
+    db.dialect.guard_claim(db.connection, db.tables, claim_id)
+    db = db.at(db.now_ms())
+    taken = _standing(db, claim_id)
+    if taken:
+        return taken
+    for _ in range(_ROUNDS):
+        room = claim.limit - len(taken)
+        lapsed = _lapsed(db, claim, room)
+        if lapsed:
+            taken += _take(db, claim, lapsed, len(taken))
+        elif not _plan_due(db, claim, room):
+            break
+        if len(taken) == claim.limit:
+            break
+    return taken
+
+
+def _standing(db: Db, claim_id: str) -> list[Dispatching]:
+    """What an earlier call with this id took, and has not lost or ended."""
+    found = db.run(
+        f"SELECT {COLUMNS} FROM {{p}}occurrences WHERE claim_id = :claim_id "
+        "AND state = 'dispatching' AND lease_until_ms > {now} ORDER BY position",
+        claim_id=claim_id,
+    )
+    return list(map(Dispatching._make, tuples(found)))
+
+
+def _lapsed(db: Db, claim: DispatchClaim, room: int) -> list[Dispatching]:
+    """Dispatches that nobody holds, ours until the transaction ends; oldest run time first."""
+    flows, given = _among(claim)
+    found = db.run(
+        f"SELECT {COLUMNS} FROM {{p}}occurrences WHERE state = 'dispatching' "
+        f"AND lease_until_ms <= {{now}} {flows}"
+        "ORDER BY run_at_ms, schedule_id, nominal_ms LIMIT :room {skip}",
+        room=room,
+        **given,
+    )
+    return list(map(Dispatching._make, tuples(found)))
+
+
+def _among(claim: DispatchClaim) -> tuple[str, dict[str, list[str]]]:
+    if claim.flows is None:
+        return "", {}
+    return "AND flow IN :flows ", {"flows": list(claim.flows)}
+
+
+def _take(
+    db: Db, claim: DispatchClaim, lapsed: Sequence[Dispatching], position: int
+) -> list[Dispatching]:
+    """Give dispatches to the claim, or end them."""
+    deleted = _deleted(db, {each.schedule_id for each in lapsed})
+    lease_until_ms = db.now_ms() + claim.lease_ms
+    taken: list[Dispatching] = []
+    changes = []
+    for each in lapsed:
+        fate = decide_lapse(each.delivery, each.tries, is_deleted=each.schedule_id in deleted)
+        change = change_of(each, fate, db.now_ms())
+        if fate.state is OccurrenceState.DISPATCHING:
+            change["claim_id"] = stored_id(claim.claim_id)
+            change["position"] = position + len(taken)
+            change["tries"] = each.tries + 1
+            change["lease_until_ms"] = lease_until_ms
+            taken.append(each._replace(tries=each.tries + 1, lease_until_ms=lease_until_ms))
+        changes.append(change)
+    write_changes(db, changes)
+    return taken
+
+
+def _deleted(db: Db, schedule_ids: Iterable[str]) -> set[str]:
+    """Which schedules are gone. One that has its row is not, nor is one that finished."""
+    wanted = sorted(schedule_ids)
+    gone: set[str] = set()
+    for ids in chunks(wanted):
+        standing = db.run(
+            "SELECT schedule_id FROM {p}schedule_rules WHERE schedule_id IN :ids", ids=list(ids)
+        )
+        gone |= set(ids) - set(standing.scalars())
+    if not gone:
+        return gone
+    found = db.run(
+        "SELECT schedule_id FROM {p}schedule_events WHERE schedule_id IN :ids AND kind = 'deleted'",
+        ids=sorted(gone),
+    )
+    return set(found.scalars())
+
+
+class _Row(NamedTuple):
+    """A due row with what it goes by."""
+
+    row_id: int
+    schedule_id: ScheduleId
+    flow: str
+    scope: str
+    name: str
+    trigger: str
+    policies: str
+    nominal_ms: int
+    run_at_ms: int
+    runs_left: int | None
+
+
+def _plan_due(db: Db, claim: DispatchClaim, room: int) -> int:
+    """Plan due rows into the ledger, and let them go on; gives how many there were."""
+    due = _due(db, claim, room)
+    if not due:
+        return 0
+    now_ms = db.now_ms()
+    plans = without_taken(db, due, plan_many(due, now_ms, now_ms))
+    entries = [
+        entry for row, plan in zip(due, plans, strict=True) for entry in _entries(row, plan, now_ms)
+    ]
+    ledger.write(db, entries)
+    moves = Moves(
+        [plan.next_nominal_ms for plan in plans],
+        [plan.next_run_at_ms for plan in plans],
+        [plan.runs_left for plan in plans],
+        [0] * len(plans),
+        {i: plan.error for i, plan in enumerate(plans) if plan.error is not None},
+    )
+    numbers = [row.row_id for row in due]
+    index.write_moves(db, numbers, [row.schedule_id for row in due], moves, now_ms)
+    return len(due)
+
+
+def _entries(row: _Row, plan: Plan, now_ms: int) -> Iterable[dict[str, Any]]:
+    whose = (row.flow, row.scope, row.name)
+    for each in plan.occurrences:
+        entry = ledger.values(each, None, now_ms, whose)
+        if each.state is OccurrenceState.PLANNED:
+            entry["state"] = OccurrenceState.DISPATCHING.value
+            # Nobody has posted it: whoever claims from its run time on may.
+            entry |= {"lease_until_ms": each.run_at_ms, "tries": 0}
+            entry["delivery"] = policies_of(row.policies).delivery
+        yield entry
+
+
+def _due(db: Db, claim: DispatchClaim, room: int) -> list[_Row]:
+    """Rows that are ours now, in order, with rules as they stand after that."""
+    flows, given = _among(claim)
+    locked = db.run(
+        "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM {p}schedule_index "
+        "WHERE run_at_ms <= {now} AND hand_over = 'http' "
+        f"AND trigger_version <= :newest {flows}"
+        "ORDER BY run_at_ms, priority DESC, row_id LIMIT :room {skip}",
+        newest=TRIGGER_VERSION,
+        room=room,
+        **given,
+    )
+    times = {row[0]: row[1:] for row in tuples(locked)}
+    rules = db.tables.schedule_rules
+    names = ("row_id", "schedule_id", "flow", "scope", "name", "trigger_json", "policies")
+    if not times:
+        return []
+    statement = (
+        rules.select()
+        .with_only_columns(*(rules.c[name] for name in names))
+        .where(db.dialect.among(rules.c.row_id, list(times)))
+    )
+    found = {row[0]: row for row in tuples(db.connection.execute(statement))}
+    return [_Row._make((*found[number], *time)) for number, time in times.items()]

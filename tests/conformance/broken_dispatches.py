@@ -1,0 +1,377 @@
+"""Memory stores that are broken in one way each, about dispatches; and the case that notices it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from duly.dispatch_store import (
+    DispatchAnswer,
+    DispatchClaim,
+    Dispatching,
+    Duplicate,
+    Fire,
+    Fired,
+    Overlapped,
+)
+from duly.ledger import Occurrence, OccurrenceState
+from duly.store import Refused, ScheduleEvent, ScheduleWrite, ScheduleWritten
+from duly.stores import MemoryStore
+from duly.stores.memory.tables import LedgerEntry, StoredKey, Tables
+from duly.testing.conformance import DispatchConformance, StoreConformance
+
+S = OccurrenceState
+
+
+class BrokenTicks(MemoryStore):
+    """Base of those that spoil what a claim is asked, what it finds, or what it leaves."""
+
+    async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
+        self.prepare()
+        given = await super().claim_dispatches(self.ask(claim))
+        self.spoil()
+        return self.answer(given)
+
+    def prepare(self) -> None:
+        """Change what is there."""
+
+    def ask(self, claim: DispatchClaim) -> DispatchClaim:
+        return claim
+
+    def spoil(self) -> None:
+        """Change what was written."""
+
+    def answer(self, given: list[Dispatching]) -> list[Dispatching]:
+        return given
+
+    def forget(self, *gone: OccurrenceState) -> None:
+        """Drop ledger rows in these states."""
+        ledger = self._tables.ledger
+        self._tables.ledger = {k: e for k, e in ledger.items() if e.occurrence.state not in gone}
+
+
+class PostsAheadOfTime(BrokenTicks):
+    def prepare(self) -> None:
+        for key, row in self._tables.rows.items():
+            self._tables.rows[key] = replace(row, run_at_ms=row.run_at_ms - 10)
+
+
+class PostsEveryHandOver(BrokenTicks):
+    def prepare(self) -> None:
+        for key, row in self._tables.rows.items():
+            self._tables.rows[key] = replace(row, hand_over="http")
+
+
+class PostsEveryTriggerVersion(BrokenTicks):
+    def prepare(self) -> None:
+        for key, row in self._tables.rows.items():
+            self._tables.rows[key] = replace(row, trigger_version=1)
+
+
+class PostsEveryFlow(BrokenTicks):
+    def ask(self, claim: DispatchClaim) -> DispatchClaim:
+        return replace(claim, flows=None)
+
+
+class GivesMoreThanAsked(BrokenTicks):
+    def ask(self, claim: DispatchClaim) -> DispatchClaim:
+        return replace(claim, limit=1_000)
+
+
+class LosesTheSurplus(BrokenTicks):
+    def spoil(self) -> None:
+        self._tables.posts = {k: post for k, post in self._tables.posts.items() if post.tries}
+
+
+class CallsTheSurplusPosted(BrokenTicks):
+    def spoil(self) -> None:
+        for key, post in self._tables.posts.items():
+            self._tables.posts[key] = post._replace(tries=max(1, post.tries))
+
+
+class PostsAllAtOnce(BrokenTicks):
+    """Catching up without a stagger."""
+
+    def prepare(self) -> None:
+        for key, post in self._tables.posts.items():
+            if not post.tries:
+                self._tables.posts[key] = post._replace(lease_until_ms=0)
+
+
+class ForgetsWhoClaimed(BrokenTicks):
+    def spoil(self) -> None:
+        for key, post in self._tables.posts.items():
+            self._tables.posts[key] = post._replace(claim_id=None)
+
+
+class HidesMisfires(BrokenTicks):
+    def spoil(self) -> None:
+        self.forget(S.MISSED)
+
+
+class NewestFirst(BrokenTicks):
+    def answer(self, given: list[Dispatching]) -> list[Dispatching]:
+        return given[::-1]
+
+
+class NeverPostsAgain(BrokenTicks):
+    def prepare(self) -> None:
+        self._tables.posts = {k: post for k, post in self._tables.posts.items() if not post.tries}
+
+
+class PostsAtMostOnceTwice(BrokenTicks):
+    def prepare(self) -> None:
+        for key, post in self._tables.posts.items():
+            self._tables.posts[key] = post._replace(delivery="at_least_once")
+
+
+class PostsForEver(BrokenTicks):
+    def prepare(self) -> None:
+        for key, post in self._tables.posts.items():
+            self._tables.posts[key] = post._replace(tries=min(post.tries, 8))
+
+
+class PostsTheDeleted(BrokenTicks):
+    def prepare(self) -> None:
+        self._tables.events = [each for each in self._tables.events if each.kind != "deleted"]
+
+
+class TakesFinishedForDeleted(BrokenTicks):
+    def prepare(self) -> None:
+        rows = {row.schedule_id for row in self._tables.rows.values()}
+        for owner, _ in self._tables.posts:
+            if owner not in rows:
+                self._tables.events.append(ScheduleEvent(owner, "deleted", 0, "nobody"))
+
+
+class BrokenAnswers(MemoryStore):
+    """Base of those that spoil what answers do."""
+
+    async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
+        before = self._tables.copy()
+        self.prepare(claim_id)
+        stood = await super().end_dispatches(claim_id, [self.hear(each) for each in answers])
+        self.spoil(before)
+        return stood
+
+    def prepare(self, claim_id: str) -> None:
+        """Change what is there."""
+
+    def hear(self, answer: DispatchAnswer) -> DispatchAnswer:
+        return answer
+
+    def spoil(self, before: Tables) -> None:
+        """Change what was written."""
+
+
+class BelievesEveryClaim(BrokenAnswers):
+    def prepare(self, claim_id: str) -> None:
+        for key, post in self._tables.posts.items():
+            self._tables.posts[key] = post._replace(claim_id=claim_id)
+
+
+class RepeatsWithoutDelay(BrokenAnswers):
+    def hear(self, answer: DispatchAnswer) -> DispatchAnswer:
+        return answer._replace(delay_ms=0)
+
+
+class FailsWhatIsToBeRepeated(BrokenAnswers):
+    def hear(self, answer: DispatchAnswer) -> DispatchAnswer:
+        return answer._replace(end="failed") if answer.end == "again" else answer
+
+
+class WritesOverWhatWasFired(BrokenAnswers):
+    def prepare(self, claim_id: str) -> None:
+        del claim_id
+        for key, entry in self._tables.ledger.items():
+            if entry.occurrence.state is S.FIRED:
+                ended = msgspec.structs.replace(entry.occurrence, state=S.SUCCEEDED)
+                self._tables.ledger[key] = LedgerEntry(ended)
+
+
+class NeverSetsApart(BrokenAnswers):
+    def prepare(self, claim_id: str) -> None:
+        del claim_id
+        self._tables.not_found.clear()
+
+
+class CountsOnAndOn(BrokenAnswers):
+    def spoil(self, before: Tables) -> None:
+        for key, times in before.not_found.items():
+            self._tables.not_found[key] = max(times, self._tables.not_found.get(key, 0))
+
+
+class BrokenEdits(MemoryStore):
+    """Remembers what stood against a row, and takes back what is being posted."""
+
+    async def put_schedules(
+        self, writes: Sequence[ScheduleWrite]
+    ) -> list[ScheduleWritten | Refused]:
+        counts = dict(self._tables.not_found)
+        answers = await super().put_schedules(writes)
+        self._tables.not_found.update(counts)
+        self._tables.posts.clear()
+        return answers
+
+
+class BrokenEndpoints(MemoryStore):
+    """Base of those that spoil what a fire is asked, or what it leaves."""
+
+    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+        answer = await super().fire(self.ask(request))
+        self.spoil(request, answer)
+        return answer
+
+    def ask(self, request: Fire) -> Fire:
+        return request
+
+    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+        """Change what was written."""
+
+    def free(self, *taken: OccurrenceState) -> None:
+        """Let times in these states be fired again."""
+        ledger = self._tables.ledger
+        self._tables.ledger = {k: e for k, e in ledger.items() if e.occurrence.state not in taken}
+
+    def rewrite(self, wanted: OccurrenceState, state: OccurrenceState) -> None:
+        """Put one state in the place of another."""
+
+        def changed(row: Occurrence) -> Occurrence:
+            return msgspec.structs.replace(row, state=state) if row.state is wanted else row
+
+        for key, entry in self._tables.ledger.items():
+            self._tables.ledger[key] = LedgerEntry(changed(entry.occurrence))
+
+
+class FiresTwice(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        self.free(S.FIRED)
+        return request
+
+
+class FiresWhatEnded(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        self.free(S.FAILED)
+        return request
+
+
+class FiresWhatWasSwallowed(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        self.free(S.MISSED)
+        return request
+
+
+class FiresWhatIsPlanned(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        self.free(S.PLANNED)
+        return request
+
+
+class NeverFiresTheWithdrawn(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        self.rewrite(S.WITHDRAWN, S.DENIED)
+        return request
+
+
+class LeavesItToTheWorkerToFire(BrokenEndpoints):
+    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+        del request, answer
+        self.rewrite(S.FIRED, S.PLANNED)
+
+
+class LetsTicksPostWhatWasFired(BrokenEndpoints):
+    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+        posts = dict(self._tables.posts)
+        answer = await super().fire(request)
+        self._tables.posts = posts
+        return answer
+
+
+class LooksFirstAndActsLater(MemoryStore):
+    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+        seen = dict(self._tables.ledger)
+        await asyncio.sleep(0)
+        self._tables.ledger = seen
+        return await super().fire(request)
+
+
+class ForgetsKeys(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        return replace(request, job=msgspec.structs.replace(request.job, key=None))
+
+
+class KeepsKeysApartByInput(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        job = request.job
+        key = None if job.key is None else f"{job.key}/{job.input}"
+        return replace(request, job=msgspec.structs.replace(job, key=key))
+
+
+class TakesKeysAnyway(BrokenEndpoints):
+    """Answers without a job keep the key."""
+
+    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+        del answer
+        job = request.job
+        if job.key is not None:
+            key = (job.workspace, job.action, job.key)
+            self._tables.keys.setdefault(key, StoredKey(job.id, "", 2**60))
+
+
+class RunsAllAtOnce(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        return replace(request, job=msgspec.structs.replace(request.job, turn=None))
+
+
+class SkipsSilently(BrokenEndpoints):
+    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+        del request, answer
+        self.free(S.SKIPPED)
+
+
+BROKEN_DISPATCHES: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+    (broken, DispatchConformance, name)
+    for broken, name in (
+        (PostsAheadOfTime, "test_nothing_is_taken_ahead_of_its_time"),
+        (PostsEveryHandOver, "test_rows_of_other_hand_overs_are_not_posted"),
+        (PostsEveryTriggerVersion, "test_newer_triggers_wait_for_newer_ticks"),
+        (PostsEveryFlow, "test_only_named_flows_are_posted"),
+        (PostsEveryFlow, "test_only_named_flows_are_posted_again"),
+        (GivesMoreThanAsked, "test_no_more_than_asked"),
+        (LosesTheSurplus, "test_surplus_stays_for_the_next_claim"),
+        (CallsTheSurplusPosted, "test_at_most_once_may_be_posted_once"),
+        (PostsAllAtOnce, "test_catching_up_is_staggered"),
+        (ForgetsWhoClaimed, "test_lost_answer_is_asked_for_again"),
+        (HidesMisfires, "test_misfires_go_by_the_policy"),
+        (NewestFirst, "test_oldest_comes_first_and_before_what_is_new"),
+        (NeverPostsAgain, "test_lease_holds_until_its_end"),
+        (PostsAtMostOnceTwice, "test_at_most_once_is_not_posted_again"),
+        (PostsForEver, "test_gives_up_in_the_end"),
+        (PostsTheDeleted, "test_deleted_schedule_is_not_posted_again"),
+        (TakesFinishedForDeleted, "test_finished_schedule_is_posted_again"),
+        (BelievesEveryClaim, "test_claim_speaks_for_its_own_alone"),
+        (BelievesEveryClaim, "test_lost_lease_has_no_say"),
+        (RepeatsWithoutDelay, "test_again_waits_for_its_delay"),
+        (FailsWhatIsToBeRepeated, "test_again_waits_for_its_delay"),
+        (WritesOverWhatWasFired, "test_what_was_fired_stays"),
+        (NeverSetsApart, "test_unknown_schedule_is_set_apart_in_the_end"),
+        (CountsOnAndOn, "test_closed_begins_the_count_anew"),
+        (BrokenEdits, "test_edit_begins_the_count_anew"),
+        (BrokenEdits, "test_edit_does_not_take_back_what_has_begun"),
+        (FiresTwice, "test_second_job_of_a_time_is_a_duplicate"),
+        (FiresWhatEnded, "test_late_endpoint_meets_what_ended"),
+        (FiresWhatWasSwallowed, "test_swallowed_times_are_taken"),
+        (FiresWhatIsPlanned, "test_planned_times_are_taken"),
+        (NeverFiresTheWithdrawn, "test_withdrawn_times_are_free"),
+        (LeavesItToTheWorkerToFire, "test_dispatch_becomes_a_job"),
+        (LetsTicksPostWhatWasFired, "test_posted_again_is_fired_once"),
+        (LooksFirstAndActsLater, "test_fired_at_once_fires_once"),
+        (ForgetsKeys, "test_key_stands_for_the_first"),
+        (KeepsKeysApartByInput, "test_key_stands_whatever_the_input"),
+        (TakesKeysAnyway, "test_duplicate_takes_no_key"),
+        (TakesKeysAnyway, "test_skipped_takes_no_key"),
+        (RunsAllAtOnce, "test_skip_beside_a_running_one"),
+        (SkipsSilently, "test_skip_beside_a_running_one"),
+    )
+]

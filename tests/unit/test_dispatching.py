@@ -1,0 +1,107 @@
+"""What becomes of a dispatch, by tables written by hand."""
+
+import pytest
+
+from duly.dispatching import (
+    CLOSED,
+    GAVE_UP,
+    MAX_TRIES,
+    NOT_FOUND,
+    NOT_FOUND_LIMIT,
+    POST_FAILED,
+    SCHEDULE_DELETED,
+    TICK_DIED,
+    DispatchEnd,
+    Fate,
+    count_not_found,
+    decide_answer,
+    decide_lapse,
+    not_found_error,
+)
+from duly.jobs import Delivery
+from duly.ledger import OccurrenceState, may_go
+
+DISPATCHING = OccurrenceState.DISPATCHING
+FAILED = OccurrenceState.FAILED
+WITHDRAWN = OccurrenceState.WITHDRAWN
+SUCCEEDED = OccurrenceState.SUCCEEDED
+OFTEN: Delivery = "at_least_once"
+ONCE: Delivery = "at_most_once"
+
+LAPSES: list[tuple[Delivery, int, bool, Fate]] = [
+    # delivery, posts so far, deleted
+    (OFTEN, 0, False, Fate(DISPATCHING, None)),
+    (OFTEN, 1, False, Fate(DISPATCHING, None)),
+    (OFTEN, 9, False, Fate(DISPATCHING, None)),
+    (OFTEN, 10, False, Fate(FAILED, GAVE_UP)),
+    (OFTEN, 0, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
+    (OFTEN, 1, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
+    (OFTEN, 10, True, Fate(FAILED, GAVE_UP)),
+    (ONCE, 0, False, Fate(DISPATCHING, None)),
+    (ONCE, 1, False, Fate(FAILED, TICK_DIED)),
+    (ONCE, 0, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
+    # It may have run: taken back would say that it did not.
+    (ONCE, 1, True, Fate(FAILED, TICK_DIED)),
+]
+
+ANSWERS: list[tuple[DispatchEnd, Delivery, int, str | None, Fate]] = [
+    ("closed", OFTEN, 1, "200", Fate(SUCCEEDED, CLOSED)),
+    ("closed", ONCE, 1, None, Fate(SUCCEEDED, CLOSED)),
+    ("closed", OFTEN, 10, None, Fate(SUCCEEDED, CLOSED)),
+    ("again", OFTEN, 1, "503", Fate(DISPATCHING, "503")),
+    ("again", OFTEN, 9, None, Fate(DISPATCHING, None)),
+    ("again", OFTEN, 10, "503", Fate(FAILED, f"{GAVE_UP}: 503")),
+    ("again", OFTEN, 10, None, Fate(FAILED, GAVE_UP)),
+    ("again", ONCE, 1, "503", Fate(FAILED, "503")),
+    ("again", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
+    ("failed", OFTEN, 1, "400", Fate(FAILED, "400")),
+    ("failed", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
+    ("not_found", OFTEN, 1, "404", Fate(FAILED, "404")),
+    ("not_found", ONCE, 1, None, Fate(FAILED, NOT_FOUND)),
+]
+
+
+def test_limits_are_those_of_the_tables() -> None:
+    assert (MAX_TRIES, NOT_FOUND_LIMIT) == (10, 3)
+
+
+@pytest.mark.parametrize(("delivery", "tries", "is_deleted", "fate"), LAPSES)
+def test_lapses(delivery: Delivery, tries: int, is_deleted: bool, fate: Fate) -> None:
+    assert decide_lapse(delivery, tries, is_deleted=is_deleted) == fate
+
+
+@pytest.mark.parametrize(("end", "delivery", "tries", "reason", "fate"), ANSWERS)
+def test_answers(
+    end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None, fate: Fate
+) -> None:
+    assert decide_answer(end, delivery, tries, reason) == fate
+
+
+def test_every_fate_is_in_the_transition_table() -> None:
+    fates = {fate.state for *_, fate in LAPSES} | {fate.state for *_, fate in ANSWERS}
+    assert all(may_go(DISPATCHING, state) for state in fates - {SUCCEEDED})
+    # Closed is two steps at once: the endpoint fired it, and it is done with.
+    assert may_go(DISPATCHING, OccurrenceState.FIRED)
+    assert may_go(OccurrenceState.FIRED, SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("before", "ends", "after"),
+    [
+        (0, [], 0),
+        (2, ["failed", "again"], 2),
+        (1, ["not_found"], 2),
+        (2, ["closed"], 0),
+        (2, ["closed", "not_found"], 1),
+        (0, ["not_found", "failed", "not_found", "not_found"], 3),
+    ],
+)
+def test_not_found_is_counted_in_a_row(before: int, ends: list[DispatchEnd], after: int) -> None:
+    assert count_not_found(before, ends) == after
+
+
+def test_error_names_the_answer() -> None:
+    assert (
+        not_found_error(3, "404 schedule_not_found") == "404 schedule_not_found (3 times in a row)"
+    )
+    assert NOT_FOUND in not_found_error(3, None)
