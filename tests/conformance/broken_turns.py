@@ -119,9 +119,11 @@ def set_back_the_active(stored: Any, row: Any, at_ms: int | None, runs_left: int
     return (stored, row) if row is None else _set_back(stored, row, at_ms, runs_left)
 
 
-def runs_stay_charged(earlier: Any, new: Any, row: Any, withdrawn: int) -> int | None:
+def runs_stay_charged(
+    tables: Tables, earlier: Any, new: Any, row: Any, withdrawn: int
+) -> int | None:
     del withdrawn
-    return _runs_left(earlier, new, row, 0)
+    return _runs_left(tables, earlier, new, row, 0)
 
 
 def put_beside(tables: Tables, occurrence: Occurrence, claim_id: str | None = None) -> None:
