@@ -31,7 +31,6 @@ from duly.stores.memory import (
     ledger,
     schedules,
     turns,
-    upkeep,
     withdrawals,
 )
 from duly.stores.memory.tables import LedgerEntry, Tables
@@ -317,7 +316,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         ),
         (ChargesExtras, "test_extra_run_does_not_move_the_hand"),
         (
-            planted("CountsExtras", (upkeep, "_is_extra", lambda _: False)),
+            planted("CountsExtras", (ledger, "is_extra", lambda _: False)),
             "test_lost_rows_do_not_count_extra_runs",
         ),
         (

@@ -37,9 +37,14 @@ def runs(tables: Tables, schedule_id: ScheduleId) -> int:
         each.occurrence.state not in FREE
         and each.occurrence.state is not OccurrenceState.MISSED
         and each.occurrence.reason != BACKFILL
-        and not (each.claim_id or "").startswith(f"{RUN_NOW}:")
+        and not is_extra(each)
         for each in entries(tables, schedule_id)
     )
+
+
+def is_extra(entry: LedgerEntry) -> bool:
+    """Whether somebody asked for it: it says nothing about the schedule's own times."""
+    return (entry.claim_id or "").startswith(f"{RUN_NOW}:")
 
 
 def entry_at(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> LedgerEntry | None:

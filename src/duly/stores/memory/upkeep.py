@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duly.occurrences import IndexRow, index_row
-from duly.plan_store import RUN_NOW
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport
+from duly.stores.memory import ledger
 from duly.stores.memory.index import in_order
 from duly.stores.memory.ledger import FREE, entries, runs
-from duly.stores.memory.tables import LedgerEntry, Tables, schedule_key
+from duly.stores.memory.tables import Tables, schedule_key
 
 
 def reconcile(tables: Tables, now_ms: int, flows: Sequence[str] | None) -> ReconcileReport:
@@ -54,7 +54,7 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     known = [
         entry.occurrence
         for entry in entries(tables, schedule.id)
-        if entry.occurrence.state not in FREE and not _is_extra(entry)
+        if entry.occurrence.state not in FREE and not ledger.is_extra(entry)
     ]
     # The last time, not its run time, which catching up may have moved; index_row() takes the
     # spread off again.
@@ -63,11 +63,6 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     most = schedule.definition.max_runs
     runs_left = None if most is None else max(0, most - runs(tables, schedule.id))
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
-
-
-def _is_extra(entry: LedgerEntry) -> bool:
-    """Whether somebody asked for it: it says nothing about the schedule's own times."""
-    return (entry.claim_id or "").startswith(f"{RUN_NOW}:")
 
 
 def _with_times_of(row: IndexRow, wanted: IndexRow) -> IndexRow:
