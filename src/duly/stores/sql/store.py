@@ -30,9 +30,10 @@ from duly.store import (
 from duly.stores.sql import documents, events, extras, index, ledger, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
+from duly.stores.sql.read_verbs import ReadVerbs
 
 
-class SqlStore(DispatchVerbs):
+class SqlStore(DispatchVerbs, ReadVerbs):
     """Every verb of the port on one relational database."""
 
     @property
