@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from duly.dispatch_store import DispatchStore
 from duly.job_store import JobStore
+from duly.ledger_store import LedgerStore
 from duly.occurrences import Claimed, IndexRow
 from duly.plan_store import PlanStore
 from duly.schedules import (
@@ -221,7 +222,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

@@ -20,6 +20,12 @@ def check_limit(limit: int, most: int = MAX_PAGE) -> None:
         raise InvalidInput(f"limit is {limit}; allowed: 1 to {most}")
 
 
+def check_window(from_ms: int, to_ms: int) -> None:
+    """Refuse a window that holds no instant."""
+    if not from_ms < to_ms:
+        raise InvalidInput(f"from_ms is {from_ms} and to_ms {to_ms}; from must be before to")
+
+
 def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
     """Refuse a claim that could never be right."""
     check_limit(limit, MAX_CLAIM)

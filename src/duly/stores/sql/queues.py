@@ -138,6 +138,18 @@ def release_lock(db: Db, name: str, owner: str) -> bool:
     return released.rowcount > 0
 
 
+def list_locks(db: Db, *, after: str = "", limit: int = 100) -> list[Lock]:
+    """Locks that somebody holds, by name; the rows of free ones are passed over."""
+    check_limit(limit)
+    rows = db.run(
+        "SELECT name, owner, fence, locked_until_ms FROM {p}locks WHERE name > :after "
+        "AND owner IS NOT NULL AND locked_until_ms > {now} ORDER BY name LIMIT :limit",
+        after=after,
+        limit=limit,
+    )
+    return [Lock._make(row) for row in rows]
+
+
 def _check(name: str, owner: str, ttl_ms: int) -> None:
     check_text("lock name", name)
     check_text("lock owner", owner)
