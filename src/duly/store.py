@@ -148,7 +148,7 @@ class ScheduleEvent:
     at_ms: int
     by: str
     detail: dict[str, Any] = field(default_factory=dict)
-    """For `changed`: the old timing, where it changed."""
+    """The old timing, where it changed; for `deleted`, also the key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every store refuses before it touches a row, in the same words."""
+"""What every store refuses before it touches a row, and what it writes, in the same words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
 from duly.errors import InvalidInput
-from duly.store import MAX_CLAIM, MAX_PAGE
+from duly.schedules import Schedule
+from duly.store import MAX_CLAIM, MAX_PAGE, ScheduleEvent
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 SCHEDULES = "schedules"
@@ -65,3 +66,14 @@ def refuse_schedules(collection: str) -> None:
     """A schedule written as a plain document would lose its row and its events."""
     if collection == SCHEDULES:
         raise InvalidInput("schedules are written with put_schedules() and delete_schedule()")
+
+
+def deleted(schedule: Schedule, at_ms: int, by: str) -> ScheduleEvent:
+    """The last event of a schedule, which keeps what can be asked about when it is gone."""
+    detail = {
+        "flow": schedule.flow,
+        "scope": str(schedule.scope),
+        "name": schedule.name,
+        "trigger": schedule.definition.trigger.to_json(),
+    }
+    return ScheduleEvent(schedule.id, "deleted", at_ms, by, detail)
