@@ -277,3 +277,18 @@ def test_intervals_have_no_zone_to_name() -> None:
 def test_lengths_of_time() -> None:
     shown = [span(each) for each in (0, 999, 1_000, 1_250, 59_949, 60_000, 3_725_000, 90_061_000)]
     assert shown == ["0 ms", "999 ms", "1 s", "1.2 s", "59.9 s", "1 min", "1 h 2 min", "1 d 1 h"]
+
+
+def test_instant_of_a_write_belongs_to_what_was_before() -> None:
+    """What is created, paused or resumed at nine has its first time after nine."""
+    nine = cron("0 9 * * *")
+    made = replace(a_schedule(nine), created_at_ms=ms("2026-03-03T09:00Z"))
+    stored = Stored(made, [an_event("created", "2026-03-03T09:00Z")], index_row(made, to_ms(NOW)))
+    born = why(stored, NOW, datetime(2026, 3, 3, 9, tzinfo=UTC))
+    assert born.verdict is Verdict.BEFORE_CREATION
+    pause = (an_event("paused", "2026-03-10T09:00Z"), an_event("resumed", "2026-03-11T09:00Z"))
+    verdicts = [
+        ask(f"2026-03-{day}T09:00Z", *pause, schedule=a_schedule(nine)).verdict
+        for day in (10, 11, 12)
+    ]
+    assert verdicts == [Verdict.NO_RECORD, Verdict.PAUSED, Verdict.NO_RECORD]

@@ -29,8 +29,9 @@ class Stretch:
     """A time in which nothing about a schedule's timing changed."""
 
     from_ms: int
+    """Not included: what is written at an instant has its first time after it."""
     to_ms: int
-    """Not included; END_MS for the one that lasts."""
+    """Included; END_MS for the one that lasts."""
     trigger: Trigger | None
     """None: the rule of that time is not stored any more."""
     state: StretchState
@@ -39,7 +40,7 @@ class Stretch:
 
     def holds(self, ms: int) -> bool:
         """Whether an instant lies in it."""
-        return self.from_ms <= ms < self.to_ms
+        return self.from_ms < ms <= self.to_ms
 
 
 def stretches(schedule: Schedule | None, events: Sequence[ScheduleEvent]) -> list[Stretch]:

@@ -38,13 +38,15 @@ def release(tables: Tables, now_ms: int, name: str, owner: str) -> bool:
     return True
 
 
-def page(tables: Tables, now_ms: int, after: str, limit: int) -> list[Lock]:
+def page(tables: Tables, now_ms: int, name: str | None, after: str, limit: int) -> list[Lock]:
     """Locks that somebody holds, by name."""
     check_limit(limit)
     return [
-        Lock(name, held.owner, held.fence, held.until_ms)
-        for name, held in sorted(tables.locks.items())
-        if name > after and held.owner is not None and held.until_ms > now_ms
+        Lock(each, held.owner, held.fence, held.until_ms)
+        for each, held in sorted(tables.locks.items())
+        if (each > after if name is None else each == name)
+        and held.owner is not None
+        and held.until_ms > now_ms
     ][:limit]
 
 

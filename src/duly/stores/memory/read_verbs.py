@@ -17,10 +17,12 @@ from duly.stores.memory.job_verbs import JobVerbs
 class ReadVerbs(JobVerbs):
     """What the glass asks of a store."""
 
-    async def list_locks(self, *, after: str = "", limit: int = 100) -> list[Lock]:
+    async def list_locks(
+        self, name: str | None = None, *, after: str = "", limit: int = 100
+    ) -> list[Lock]:
         """One page of the locks that somebody holds, by name, after a name."""
         with self._transaction() as (tables, now_ms):
-            return locks.page(tables, now_ms, after, limit)
+            return locks.page(tables, now_ms, name, after, limit)
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100

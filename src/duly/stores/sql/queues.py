@@ -138,13 +138,14 @@ def release_lock(db: Db, name: str, owner: str) -> bool:
     return released.rowcount > 0
 
 
-def list_locks(db: Db, *, after: str = "", limit: int = 100) -> list[Lock]:
+def list_locks(db: Db, name: str | None = None, *, after: str = "", limit: int = 100) -> list[Lock]:
     """Locks that somebody holds, by name; the rows of free ones are passed over."""
     check_limit(limit)
+    named = "name > :name" if name is None else "name = :name"
     rows = db.run(
-        "SELECT name, owner, fence, locked_until_ms FROM {p}locks WHERE name > :after "
+        f"SELECT name, owner, fence, locked_until_ms FROM {{p}}locks WHERE {named} "
         "AND owner IS NOT NULL AND locked_until_ms > {now} ORDER BY name LIMIT :limit",
-        after=after,
+        name=after if name is None else name,
         limit=limit,
     )
     return [Lock._make(row) for row in rows]

@@ -17,9 +17,11 @@ from duly.stores.sql.job_verbs import JobVerbs
 class ReadVerbs(JobVerbs):
     """What the glass asks of one relational database."""
 
-    async def list_locks(self, *, after: str = "", limit: int = 100) -> list[Lock]:
+    async def list_locks(
+        self, name: str | None = None, *, after: str = "", limit: int = 100
+    ) -> list[Lock]:
         """One page of the locks that somebody holds."""
-        return await self._run(queues.list_locks, after=after, limit=limit)
+        return await self._run(queues.list_locks, name, after=after, limit=limit)
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100

@@ -126,6 +126,9 @@ class LockCases(StoreConformance):
         assert [each.name for each in await store.list_locks(limit=1)] == ["B"]
         assert [each.name for each in await store.list_locks(after="B", limit=1)] == ["a"]
         assert await store.list_locks(after="d") == []
+        assert [each.owner for each in await store.list_locks("a")] == ["owner of a"]
+        for free in ("b", "c", "nobody's"):
+            assert await store.list_locks(free) == []
         for limit in (0, MAX_PAGE + 1):
             with pytest.raises(InvalidInput, match="limit"):
                 await store.list_locks(limit=limit)
