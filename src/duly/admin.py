@@ -253,6 +253,10 @@ class Admin:
         )
         return judge(vitals)
 
+    async def clock_ms(self) -> int:
+        """The clock that decides, in milliseconds since 1970."""
+        return await self._store.now_ms()
+
     async def repair(self) -> ReconcileReport:
         """Rebuild the index from documents and ledger; says what differed."""
         return await self._store.reconcile()

@@ -233,7 +233,8 @@ class ScheduleAdmin:
 
     async def quarantined(self, limit: int = PAGE) -> list[Quarantined]:
         """Rows that cannot be evaluated, with their errors."""
-        return await self._store.list_quarantined(limit)
+        found = await self._store.list_quarantined(limit)
+        return [replace(each, error=scrub(each.error)) for each in found]
 
     async def release(self, which: Which, *, by: str = OPERATOR) -> ScheduleView:
         """Try a quarantined schedule again; one that is as broken as before comes back."""
