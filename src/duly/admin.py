@@ -1,4 +1,4 @@
-"""What an operator does: look at jobs, queues and workers, and step in.
+"""What an operator does: look at jobs, schedules, queues and workers, and step in.
 
 Takes wishes about stored jobs; gives views, never payloads. Every loop over many jobs is bounded
 and says where it stopped.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from datetime import datetime
+from functools import cached_property, partial
 
 from msgspec import UNSET, UnsetType
 
-from duly.errors import InvalidInput
+from duly.errors import InvalidInput, NotFound
 from duly.flows import Action
+from duly.health import Health, Vitals, judge
 from duly.job_store import (
     MAX_SWEEP,
     JobCount,
@@ -25,15 +27,19 @@ from duly.job_store import (
 from duly.job_views import (
     JobDetail,
     JobView,
+    LockView,
     QueueView,
     WorkerView,
     view_detail,
     view_job,
+    view_lock,
     view_queue,
     view_worker,
 )
 from duly.jobs import Job, JobId, JobState, check_text
-from duly.store import Store
+from duly.schedule_admin import ScheduleAdmin, Which
+from duly.store import ReconcileReport, Store
+from duly.why import Answer
 from duly.wishes import granted, no_such_job
 
 EVERY_JOB = JobFilter()
@@ -43,6 +49,7 @@ MAX_MANY = 10_000
 """Jobs that one call looks at."""
 MAX_LIMIT = 100_000
 MAX_NOTE = 1_000
+MAX_WORKERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,15 @@ class Admin:
     def __init__(self, store: Store, *, actions: Mapping[str, Action] | None = None) -> None:
         self._store = store
         self._actions = {} if actions is None else actions
+
+    @cached_property
+    def schedules(self) -> ScheduleAdmin:
+        """The same for schedules, whoever owns them."""
+        return ScheduleAdmin(self._store, self._actions)
+
+    async def why(self, schedule: Which, at: datetime) -> Answer:
+        """Why a schedule fired at an instant, or did not; a deleted one by its id."""
+        return await self.schedules.why(schedule, at)
 
     async def jobs(
         self, which: JobFilter = EVERY_JOB, *, before: JobId | None = None, limit: int = PAGE
@@ -212,6 +228,38 @@ class Admin:
         found = await self._store.list_workers(limit)
         now_ms = await self._store.now_ms()
         return [view_worker(worker, now_ms, alive_ms) for worker in found]
+
+    async def locks(self, *, after: str = "", limit: int = PAGE) -> list[LockView]:
+        """Locks that somebody holds, by name, after a name."""
+        return [view_lock(each) for each in await self._store.list_locks(after=after, limit=limit)]
+
+    async def release_lock(self, name: str) -> LockView:
+        """Take a lock from whoever holds it: the next one may begin while they still work."""
+        for lock in await self._store.list_locks(name):
+            if await self._store.release_lock(name, lock.owner):
+                return view_lock(lock)
+        raise NotFound(f"nobody holds lock {name!r}; `duly locks list` shows who holds which")
+
+    async def health(self, *, alive_ms: int = ALIVE_MS) -> Health:
+        """What is wrong, if anything."""
+        workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
+        vitals = Vitals(
+            now_ms=await self._store.now_ms(),
+            index=await self._store.index_health(),
+            workers_alive=sum(each.is_alive for each in workers),
+            workers=len(workers),
+            counts=await self._store.count_jobs(),
+            queues=await self._store.list_queues(),
+        )
+        return judge(vitals)
+
+    async def clock_ms(self) -> int:
+        """The clock that decides, in milliseconds since 1970."""
+        return await self._store.now_ms()
+
+    async def repair(self) -> ReconcileReport:
+        """Rebuild the index from documents and ledger; says what differed."""
+        return await self._store.reconcile()
 
     async def _many(
         self,

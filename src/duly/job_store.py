@@ -282,5 +282,10 @@ class JobStore(Protocol):
     async def release_lock(self, name: str, owner: str) -> bool:
         """Give a lock back; False: it was not the owner's."""
 
+    async def list_locks(
+        self, name: str | None = None, *, after: str = "", limit: int = 100
+    ) -> list[Lock]:
+        """One page of the locks that somebody holds, by name, after a name; or the one named."""
+
     def listen(self, wake: Wake) -> Callable[[], None]:
         """Call `wake` when jobs are inserted or cancelled, where the backend can; gives the end."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duly.events import Attempt, AttemptStatus, JobEvent
-from duly.job_store import QueueSettings, WorkerInfo
+from duly.job_store import Lock, QueueSettings, WorkerInfo
 from duly.jobs import Job, JobId, JobState, WorkerId
 from duly.redaction import preview, scrub, secret_values
 from duly.retries import RetryPolicy
@@ -114,6 +114,16 @@ class WorkerView:
     is_alive: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LockView:
+    """A lock that somebody holds."""
+
+    name: str
+    owner: str
+    fence: int
+    until_at: datetime
+
+
 def view_job(job: Job, extra: Collection[str] = ()) -> JobView:
     """A job as an operator may see it; `extra` are its action's own secret names."""
     secrets = secret_values(job.input, extra)
@@ -210,6 +220,11 @@ def view_worker(worker: WorkerInfo, now_ms: int, alive_ms: int) -> WorkerView:
         from_ms(worker.beat_at_ms),
         now_ms - worker.beat_at_ms <= alive_ms,
     )
+
+
+def view_lock(lock: Lock) -> LockView:
+    """A lock."""
+    return LockView(lock.name, lock.owner, lock.fence, from_ms(lock.until_ms))
 
 
 def _at(ms: int | None) -> datetime | None:

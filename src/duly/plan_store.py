@@ -5,12 +5,12 @@ As in `store`: every verb is one step; times are integer milliseconds by the dat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY
-from duly.ledger import Occurrence
+from duly.ledger import Occurrence, OccurrenceState
 from duly.retries import RetryPolicy
 from duly.schedules import Schedule, ScheduleId
 
@@ -107,9 +107,18 @@ class PlanStore(Protocol):
         """
 
     async def list_occurrences(
-        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
+        self,
+        schedule_id: ScheduleId,
+        *,
+        before_ms: int | None = None,
+        since_ms: int | None = None,
+        states: Collection[OccurrenceState] | None = None,
+        limit: int = 100,
     ) -> list[Occurrence]:
-        """One page of a schedule's ledger by nominal time, newest first, before an instant."""
+        """One page of a schedule's ledger by nominal time, newest first, before an instant.
+
+        `since_ms` ends the pages at an instant, which is included; `states` names what to list.
+        """
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         """Read one schedule by its id."""

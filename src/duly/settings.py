@@ -22,6 +22,8 @@ class Settings:
 
     zones: Zones = "any"
     """Which time zones triggers may use: `any`, or `utc` to refuse every other one."""
+    url: str | None = None
+    """DULY_URL: the database that operators' commands work on, where they name none."""
 
     def __post_init__(self) -> None:
         if self.zones not in get_args(Zones):
@@ -32,4 +34,7 @@ class Settings:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Settings from DULY_* variables; absent ones keep their defaults."""
         found = os.environ if environment is None else environment
-        return cls(zones=cast(Zones, found.get("DULY_ZONES", "any").lower()))
+        return cls(
+            zones=cast(Zones, found.get("DULY_ZONES", "any").lower()),
+            url=found.get("DULY_URL") or None,
+        )

@@ -13,9 +13,17 @@ from typing import Any, Literal, Protocol
 
 from duly.dispatch_store import DispatchStore
 from duly.job_store import JobStore
+from duly.ledger_store import LedgerStore
 from duly.occurrences import Claimed, IndexRow
 from duly.plan_store import PlanStore
-from duly.schedules import DEFAULT_LIMITS, Definition, Limits, Schedule, ScheduleId
+from duly.schedules import (
+    DEFAULT_LIMITS,
+    Definition,
+    Limits,
+    Schedule,
+    ScheduleId,
+    ScheduleState,
+)
 
 CLAIM_LIMIT = 100
 MAX_CLAIM = 10_000
@@ -99,6 +107,16 @@ class ScheduleKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleFilter:
+    """Which schedules to search for, whoever owns them; None: any."""
+
+    flow: str | None = None
+    scope: str | None = None
+    state: ScheduleState | None = None
+    name_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleWrite:
     """What put_schedule() is asked to store."""
 
@@ -130,7 +148,7 @@ class ScheduleEvent:
     at_ms: int
     by: str
     detail: dict[str, Any] = field(default_factory=dict)
-    """For `changed`: the old timing, where it changed."""
+    """The old timing, where it changed; for `deleted`, also the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +222,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property
@@ -248,6 +266,18 @@ class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, Protocol):
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
     ) -> list[Schedule]:
         """One page of a scope's schedules by name, after a name."""
+
+    async def search_schedules(
+        self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
+    ) -> list[Schedule]:
+        """One page of schedules of all scopes by flow, name and scope, after a key.
+
+        Every page reads an index in its order, however much is stored; only inside one scope are
+        schedules of another state passed over.
+        """
+
+    async def find_rows(self, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
+        """The index rows of schedules, of those that have a next time."""
 
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -200,19 +201,17 @@ class ForgetsWhatItRemoves(BrokenLedger):
 
 
 class HidesWhatWasClaimed(MemoryStore):
-    async def list_occurrences(
-        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
-    ) -> list[Occurrence]:
-        rows = await super().list_occurrences(schedule_id, before_ms=before_ms, limit=limit)
+    async def list_occurrences(self, schedule_id: ScheduleId, **words: Any) -> list[Occurrence]:
+        rows = await super().list_occurrences(schedule_id, **words)
         return [row for row in rows if row.job_id is not None]
 
 
 class ListsBeforeInclusively(MemoryStore):
     async def list_occurrences(
-        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
+        self, schedule_id: ScheduleId, *, before_ms: int | None = None, **words: Any
     ) -> list[Occurrence]:
         before_ms = None if before_ms is None else before_ms + 1
-        return await super().list_occurrences(schedule_id, before_ms=before_ms, limit=limit)
+        return await super().list_occurrences(schedule_id, before_ms=before_ms, **words)
 
 
 BROKEN_PLANNING: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [

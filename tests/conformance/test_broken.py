@@ -36,6 +36,7 @@ from duly.testing.conformance.suite import START
 from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
 from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
+from tests.conformance.broken_reads import BROKEN_READS
 from tests.conformance.broken_turns import BROKEN_TURNS
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
@@ -333,6 +334,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
     *BROKEN_JOBS,
     *BROKEN_PLANNING,
+    *BROKEN_READS,
     *BROKEN_TURNS,
     *BROKEN_DISPATCHES,
 ]

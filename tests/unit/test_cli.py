@@ -272,7 +272,7 @@ def examples(*arguments: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("    duly ")]
 
 
-@pytest.mark.parametrize(("command", "count"), [([], 3), (["explain"], 5)], ids=str)
+@pytest.mark.parametrize(("command", "count"), [([], 4), (["explain"], 5)], ids=str)
 def test_examples_in_help_work(command: list[str], count: int) -> None:
     shown = examples(*command)
     assert len(shown) == count

@@ -47,3 +47,9 @@ def test_other_variables_are_not_read() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().zones = "utc"  # type: ignore[misc]
+
+
+def test_url_from_the_environment() -> None:
+    assert Settings().url is None
+    assert Settings.from_environment({"DULY_URL": "sqlite:///x.db"}).url == "sqlite:///x.db"
+    assert Settings.from_environment({"DULY_URL": ""}).url is None

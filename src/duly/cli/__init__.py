@@ -1,14 +1,24 @@
 """The command line: one file per command group, and the only printer.
 
-Exit codes: 0 done, 1 failed, 2 the input is wrong (the message says where and what is allowed).
+Exit codes: 0 done, 1 refused or not found, 2 the input is wrong (the message says where and what
+is allowed), 3 the database did not answer.
 """
 
 import click
 
+from duly.cli.completion import completion
 from duly.cli.demo import demo
 from duly.cli.explain import explain
+from duly.cli.health import doctor, health
+from duly.cli.jobs import jobs
+from duly.cli.locks import locks
+from duly.cli.occurrences import occurrences
+from duly.cli.queues import queues
 from duly.cli.run import run
+from duly.cli.schedule_steps import STEPS
+from duly.cli.schedules import schedules
 from duly.cli.schema import schema
+from duly.cli.workers import workers
 
 __all__ = ["main"]
 
@@ -19,14 +29,29 @@ def main() -> None:
     """Duly: a scheduler for applications with many users.
 
     \b
-    Start here:
+    Examples:
       duly explain "0 9 * * MON" --tz Europe/Berlin
       duly demo
       duly run --help
+      duly schedules --help
     """
 
 
-main.add_command(explain)
-main.add_command(demo)
-main.add_command(run)
-main.add_command(schema)
+for _command in STEPS:
+    schedules.add_command(_command)
+for _command in (
+    completion,
+    demo,
+    doctor,
+    explain,
+    health,
+    jobs,
+    locks,
+    occurrences,
+    queues,
+    run,
+    schedules,
+    schema,
+    workers,
+):
+    main.add_command(_command)

@@ -8,14 +8,17 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import click
 
-from duly.errors import DulyError, InvalidInput, InvalidTrigger
+from duly.errors import BackendUnavailable, DulyError, InvalidInput, InvalidTrigger
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+REFUSED, USAGE, UNAVAILABLE = 1, 2, 3
+"""Exit codes: refused or not found; the words are wrong; the database did not answer."""
+
 
 def explain_failures(command: Callable[P, T]) -> Callable[P, T]:
-    """Turn Duly's errors into a message on stderr and exit code 2 (bad input) or 1."""
+    """Turn Duly's errors into a message on stderr and an exit code."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -27,9 +30,20 @@ def explain_failures(command: Callable[P, T]) -> Callable[P, T]:
     return guarded
 
 
+def exit_code(error: DulyError) -> int:
+    """The exit code of an error."""
+    match error:
+        case InvalidInput():
+            return USAGE
+        case BackendUnavailable():
+            return UNAVAILABLE
+        case _:
+            return REFUSED
+
+
 def _fail(error: DulyError) -> NoReturn:
     caret = error.caret() if isinstance(error, InvalidTrigger) else None
     if caret is not None:
         click.echo("\n".join(f"  {line}" for line in caret.splitlines()), err=True)
     click.secho(f"error: {error}", fg="red", err=True)
-    raise SystemExit(2 if isinstance(error, InvalidInput) else 1)
+    raise SystemExit(exit_code(error))

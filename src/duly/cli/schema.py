@@ -30,7 +30,12 @@ def schema() -> None:
 @_namespace
 @explain_failures
 def print_(url: str, namespace: str | None) -> None:
-    """Print the statements for the database of URL; nothing is connected to."""
+    """Print the statements for the database of URL; nothing is connected to.
+
+    \b
+    Examples:
+      duly schema print postgresql:// --namespace billing
+    """
     from duly.stores.upkeep import print_schema
 
     click.echo(print_schema(url, namespace))
@@ -41,7 +46,12 @@ def print_(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def init(url: str, namespace: str | None) -> None:
-    """Make the schema, or bring it up to date; repeating it is harmless."""
+    """Make the schema, or bring it up to date; repeating it is harmless.
+
+    \b
+    Examples:
+      duly schema init sqlite:///duly.db
+    """
     _upgrade(url, namespace)
 
 
@@ -50,7 +60,12 @@ def init(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def upgrade(url: str, namespace: str | None) -> None:
-    """Apply the migrations that are missing."""
+    """Apply the migrations that are missing.
+
+    \b
+    Examples:
+      duly schema upgrade postgresql://app@db/app
+    """
     _upgrade(url, namespace)
 
 
@@ -59,7 +74,12 @@ def upgrade(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def check(url: str, namespace: str | None) -> None:
-    """Say whether this release can work on the database; exit code 1 if not."""
+    """Say whether this release can work on the database; exit code 3 if not.
+
+    \b
+    Examples:
+      duly schema check postgresql://app@db/app
+    """
     from duly.stores.upkeep import check_schema
 
     click.echo(f"schema version {check_schema(url, namespace)}: fine")

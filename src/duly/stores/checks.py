@@ -1,4 +1,4 @@
-"""What every store refuses before it touches a row, in the same words."""
+"""What every store refuses before it touches a row, and what it writes, in the same words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
 from duly.errors import InvalidInput
-from duly.store import MAX_CLAIM, MAX_PAGE
+from duly.schedules import Schedule
+from duly.store import MAX_CLAIM, MAX_PAGE, ScheduleEvent
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 SCHEDULES = "schedules"
@@ -18,6 +19,12 @@ def check_limit(limit: int, most: int = MAX_PAGE) -> None:
     """Refuse a page of nothing, or a page without end."""
     if not 1 <= limit <= most:
         raise InvalidInput(f"limit is {limit}; allowed: 1 to {most}")
+
+
+def check_window(from_ms: int, to_ms: int) -> None:
+    """Refuse a window that holds no instant."""
+    if not from_ms < to_ms:
+        raise InvalidInput(f"from_ms is {from_ms} and to_ms {to_ms}; from must be before to")
 
 
 def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
@@ -59,3 +66,14 @@ def refuse_schedules(collection: str) -> None:
     """A schedule written as a plain document would lose its row and its events."""
     if collection == SCHEDULES:
         raise InvalidInput("schedules are written with put_schedules() and delete_schedule()")
+
+
+def deleted(schedule: Schedule, at_ms: int, by: str) -> ScheduleEvent:
+    """The last event of a schedule, which keeps what can be asked about when it is gone."""
+    detail = {
+        "flow": schedule.flow,
+        "scope": str(schedule.scope),
+        "name": schedule.name,
+        "trigger": schedule.definition.trigger.to_json(),
+    }
+    return ScheduleEvent(schedule.id, "deleted", at_ms, by, detail)

@@ -35,20 +35,20 @@ from duly.stores.memory import (
     extras,
     failing,
     index,
-    ledger,
     plans,
     schedules,
     upkeep,
 )
 from duly.stores.memory.dispatch_verbs import DispatchVerbs
 from duly.stores.memory.hand_over import Step
+from duly.stores.memory.read_verbs import ReadVerbs
 from duly.stores.memory.tables import Tables
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore(DispatchVerbs):
+class MemoryStore(DispatchVerbs, ReadVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
     capabilities = Capabilities(
@@ -165,13 +165,6 @@ class MemoryStore(DispatchVerbs):
         """Take due rows of hand-over `jobs`; write ledger, jobs and advance."""
         with self._transaction() as (tables, now_ms):
             return plans.plan(self._step(tables, now_ms), request)
-
-    async def list_occurrences(
-        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
-    ) -> list[Occurrence]:
-        """One page of a schedule's ledger by nominal time, newest first, before an instant."""
-        with self._transaction() as (tables, _):
-            return ledger.page(tables, schedule_id, before_ms, limit)
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         """Read one schedule by its id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from duly.events import AttemptStatus
@@ -139,9 +141,20 @@ def follow_job(
 
 
 def page(
-    tables: Tables, schedule_id: ScheduleId, before_ms: int | None, limit: int
+    tables: Tables,
+    schedule_id: ScheduleId,
+    *,
+    before_ms: int | None,
+    since_ms: int | None,
+    states: Collection[OccurrenceState] | None,
+    limit: int,
 ) -> list[Occurrence]:
     """Rows of one schedule, newest first."""
     check_limit(limit)
-    rows = [entry.occurrence for entry in reversed(entries(tables, schedule_id))]
-    return [row for row in rows if before_ms is None or row.nominal_ms < before_ms][:limit]
+    return [
+        row
+        for row in (entry.occurrence for entry in reversed(entries(tables, schedule_id)))
+        if (before_ms is None or row.nominal_ms < before_ms)
+        and (since_ms is None or row.nominal_ms >= since_ms)
+        and (states is None or row.state in states)
+    ][:limit]

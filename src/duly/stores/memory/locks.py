@@ -5,6 +5,7 @@ from __future__ import annotations
 from duly.errors import InvalidInput
 from duly.job_store import DAY_MS, Lock
 from duly.jobs import check_text
+from duly.stores.checks import check_limit
 from duly.stores.memory.tables import StoredLock, Tables
 
 
@@ -35,6 +36,18 @@ def release(tables: Tables, now_ms: int, name: str, owner: str) -> bool:
         return False
     tables.locks[name] = held._replace(owner=None)
     return True
+
+
+def page(tables: Tables, now_ms: int, name: str | None, after: str, limit: int) -> list[Lock]:
+    """Locks that somebody holds, by name."""
+    check_limit(limit)
+    return [
+        Lock(each, held.owner, held.fence, held.until_ms)
+        for each, held in sorted(tables.locks.items())
+        if (each > after if name is None else each == name)
+        and held.owner is not None
+        and held.until_ms > now_ms
+    ][:limit]
 
 
 def _has(held: StoredLock, owner: str, now_ms: int) -> bool:

@@ -28,7 +28,7 @@ from duly.store import (
     ScheduleWrite,
     ScheduleWritten,
 )
-from duly.stores.checks import SCHEDULES, check_limit
+from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.memory import ledger
 from duly.stores.memory.documents import count, page, refusal, revised
 from duly.stores.memory.hand_over import Step
@@ -251,7 +251,7 @@ def delete(
     del tables.documents[document_key(key)]
     schedule = schedule_of(stored)
     withdraw(tables, now_ms, schedule.id, by, because="deleted")
-    tables.events.append(ScheduleEvent(schedule.id, "deleted", now_ms, by))
+    tables.events.append(deleted(schedule, now_ms, by))
     return schedule
 
 

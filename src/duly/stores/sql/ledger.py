@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -165,18 +165,30 @@ def _follow_statement(job: JobState, is_denied: bool) -> str | None:
 
 
 def list_occurrences(
-    db: Db, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
+    db: Db,
+    schedule_id: ScheduleId,
+    *,
+    before_ms: int | None = None,
+    since_ms: int | None = None,
+    states: Collection[OccurrenceState] | None = None,
+    limit: int = 100,
 ) -> list[Occurrence]:
     """One page of a schedule's ledger, newest first."""
     check_limit(limit)
-    earlier = "" if before_ms is None else "AND nominal_ms < :before_ms "
-    given = {} if before_ms is None else {"before_ms": before_ms}
+    terms: dict[str, tuple[str, object]] = {}
+    if before_ms is not None:
+        terms["before_ms"] = ("nominal_ms < :before_ms", before_ms)
+    if since_ms is not None:
+        terms["since_ms"] = ("nominal_ms >= :since_ms", since_ms)
+    if states is not None:
+        terms["states"] = ("state IN :states", sorted(state.value for state in states))
     rows = db.run(
-        "SELECT * FROM {p}occurrences WHERE schedule_id = :schedule_id "
-        f"{earlier}ORDER BY nominal_ms DESC LIMIT :limit",
+        "SELECT * FROM {p}occurrences WHERE "
+        + " AND ".join(["schedule_id = :schedule_id", *(term for term, _ in terms.values())])
+        + " ORDER BY nominal_ms DESC LIMIT :limit",
         schedule_id=schedule_id,
         limit=limit,
-        **given,
+        **{name: value for name, (_, value) in terms.items()},
     )
     return [occurrence_of(row) for row in rows]
 

@@ -138,6 +138,19 @@ def release_lock(db: Db, name: str, owner: str) -> bool:
     return released.rowcount > 0
 
 
+def list_locks(db: Db, name: str | None = None, *, after: str = "", limit: int = 100) -> list[Lock]:
+    """Locks that somebody holds, by name; the rows of free ones are passed over."""
+    check_limit(limit)
+    named = "name > :name" if name is None else "name = :name"
+    rows = db.run(
+        f"SELECT name, owner, fence, locked_until_ms FROM {{p}}locks WHERE {named} "
+        "AND owner IS NOT NULL AND locked_until_ms > {now} ORDER BY name LIMIT :limit",
+        name=after if name is None else name,
+        limit=limit,
+    )
+    return [Lock._make(row) for row in rows]
+
+
 def _check(name: str, owner: str, ttl_ms: int) -> None:
     check_text("lock name", name)
     check_text("lock owner", owner)

@@ -24,7 +24,7 @@ from duly.store import (
     ScheduleWrite,
     ScheduleWritten,
 )
-from duly.stores.checks import SCHEDULES, check_limit
+from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
@@ -158,7 +158,7 @@ def delete_schedule(
     rows.remove(db, list(numbers.values()))
     table = db.tables.resources
     db.connection.execute(delete(table).where(table.c.id == found.schedule.id))
-    events.append(db, [ScheduleEvent(found.schedule.id, "deleted", now_ms, by)])
+    events.append(db, [deleted(found.schedule, now_ms, by)])
     return found.schedule
 
 

@@ -27,12 +27,13 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
-from duly.stores.sql import documents, events, extras, index, ledger, plans, reconcile, schedules
+from duly.stores.sql import documents, events, extras, index, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
+from duly.stores.sql.read_verbs import ReadVerbs
 
 
-class SqlStore(DispatchVerbs):
+class SqlStore(DispatchVerbs, ReadVerbs):
     """Every verb of the port on one relational database."""
 
     @property
@@ -177,14 +178,6 @@ class SqlStore(DispatchVerbs):
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
         """Pause a schedule whose last runs all failed."""
         return await self._run(extras.pause_failing, schedule_id)
-
-    async def list_occurrences(
-        self, schedule_id: ScheduleId, *, before_ms: int | None = None, limit: int = 100
-    ) -> list[Occurrence]:
-        """One page of a schedule's ledger, newest first."""
-        return await self._run(
-            ledger.list_occurrences, schedule_id, before_ms=before_ms, limit=limit
-        )
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""

@@ -8,14 +8,14 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.job_store import DAY_MS, Lock
-from duly.store import Store
+from duly.store import MAX_PAGE, Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import START_MS
 from duly.testing.conformance.suite import StoreConformance, case
 
 
 class LockCases(StoreConformance):
-    """acquire_lock(), extend_lock() and release_lock()."""
+    """acquire_lock(), extend_lock(), release_lock() and list_locks()."""
 
     @case
     async def test_free_lock_is_acquired(self, store: Store) -> None:
@@ -108,6 +108,30 @@ class LockCases(StoreConformance):
             *(store.acquire_lock("nightly", owner, 5_000) for owner in owners)
         )
         assert sum(each is not None for each in answers) == 1
+
+    @case
+    async def test_held_locks_are_listed_by_name(self, store: Store, clock: ManualClock) -> None:
+        assert await store.list_locks() == []
+        for name, ttl_ms in (("c", 5_000), ("a", 9_000), ("b", 9_000), ("d", 9_000), ("B", 9_000)):
+            await store.acquire_lock(name, f"owner of {name}", ttl_ms)
+        await store.release_lock("b", "owner of b")
+        clock.advance(milliseconds=4_999)
+        assert [each.name for each in await store.list_locks()] == ["B", "a", "c", "d"]
+        clock.advance(milliseconds=1)
+        assert await store.list_locks() == [
+            Lock("B", "owner of B", 1, START_MS + 9_000),
+            Lock("a", "owner of a", 1, START_MS + 9_000),
+            Lock("d", "owner of d", 1, START_MS + 9_000),
+        ]
+        assert [each.name for each in await store.list_locks(limit=1)] == ["B"]
+        assert [each.name for each in await store.list_locks(after="B", limit=1)] == ["a"]
+        assert await store.list_locks(after="d") == []
+        assert [each.owner for each in await store.list_locks("a")] == ["owner of a"]
+        for free in ("b", "c", "nobody's"):
+            assert await store.list_locks(free) == []
+        for limit in (0, MAX_PAGE + 1):
+            with pytest.raises(InvalidInput, match="limit"):
+                await store.list_locks(limit=limit)
 
     @case
     async def test_bad_locks_are_refused(self, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.testing.conformance.ledger_reads import LedgerReadCases
 from duly.testing.conformance.plan_at_once import AtOnceCases
 from duly.testing.conformance.plan_backfills import BackfillCases
 from duly.testing.conformance.plan_ends import PlanEndCases
@@ -24,6 +25,7 @@ class PlanningConformance(
     PlanEndCases,
     FollowCases,
     LedgerCases,
+    LedgerReadCases,
     PlannedTurnCases,
     PromotedTurnCases,
     MarkerCases,
@@ -35,4 +37,4 @@ class PlanningConformance(
     BackfillCases,
     FailingCases,
 ):
-    """Every promise of PlanStore."""
+    """Every promise of PlanStore and LedgerStore."""

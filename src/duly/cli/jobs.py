@@ -1,0 +1,235 @@
+"""`duly jobs`: look at jobs without their payloads, and step in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import click
+
+from duly.admin import Admin
+from duly.cli.output import heading, print_fields, print_json, print_table
+from duly.cli.target import Target, by_option, confirm, limit_option, on_database, yes_option
+from duly.job_store import JobFilter
+from duly.job_views import JobDetail, JobView
+from duly.jobs import JobId, JobState
+
+_COLUMNS = {
+    "job": lambda job: job.id,
+    "state": lambda job: job.state,
+    "action": lambda job: job.action,
+    "queue": lambda job: job.queue,
+    "workspace": lambda job: job.workspace,
+    "tries": lambda job: f"{job.attempts}/{job.max_attempts}",
+    "run time": lambda job: job.run_at,
+    "error": lambda job: (job.error or "").split("\n", 1)[0][:80],
+}
+_EVENTS = {
+    "at": lambda event: event.at,
+    "state": lambda event: event.state,
+    "attempt": lambda event: event.attempt,
+    "by": lambda event: event.actor or "",
+    "reason": lambda event: event.reason or "",
+}
+_ATTEMPTS = {
+    "": lambda attempt: attempt.number,
+    "worker": lambda attempt: attempt.worker,
+    "began": lambda attempt: attempt.started_at,
+    "ended": lambda attempt: attempt.ended_at,
+    "as": lambda attempt: attempt.status,
+    "error": lambda attempt: (attempt.error or "").split("\n", 1)[0][:80],
+}
+_reason = click.option("--reason", help="Why, for the history.")
+
+
+@click.group()
+def jobs() -> None:
+    """Look at jobs, and retry, cancel, delete or prune them.
+
+    \b
+    Examples:
+      duly jobs list --state dead
+      duly jobs retry job_01HZX3
+    """
+
+
+@jobs.command("list")
+@click.option("--state", type=click.Choice([state.value for state in JobState]))
+@click.option("--queue", help="Of this queue.")
+@click.option("--workspace", help="Of this workspace.")
+@click.option("--action", help="Of this action, as in crm.send.")
+@click.option("--schedule", "schedule_id", help="Made by the schedule of this id.")
+@click.option("--correlation", "correlation_id", help="With this correlation id.")
+@click.option("--before", metavar="JOB", help="Go on before the last one of the page before.")
+@limit_option
+@on_database
+def list_(target: Target, state: str | None, before: str | None, limit: int, **words: str) -> None:
+    """List jobs, newest first.
+
+    \b
+    Examples:
+      duly jobs list --state dead --queue mail
+      duly jobs list --schedule sch_01HZX3 --json
+    """
+    which = JobFilter(state=None if state is None else JobState(state), **words)
+
+    async def look(admin: Admin) -> list[JobView]:
+        return await admin.jobs(
+            which, before=None if before is None else JobId(before), limit=limit
+        )
+
+    found = target.ask(look)
+    following = found[-1].id if len(found) == limit else None
+    if target.as_json:
+        print_json({"jobs": found, "next": following})
+        return
+    print_table(found, _COLUMNS, "no job is like that; leave out an option to see more")
+    if following is not None:
+        click.secho(f"more: --before {following}", dim=True, err=True)
+
+
+@jobs.command("show")
+@click.argument("job")
+@on_database
+def show(target: Target, job: str) -> None:
+    """Show one job with its tries and its history; its input is a redacted preview.
+
+    \b
+    Examples:
+      duly jobs show job_01HZX3
+    """
+
+    async def look(admin: Admin) -> JobDetail:
+        return await admin.job(JobId(job))
+
+    detail = target.ask(look)
+    if target.as_json:
+        print_json(detail)
+        return
+    view = detail.job
+    rows: dict[str, object] = {
+        "job": view.id,
+        "state": view.state,
+        "action": view.action,
+        "queue": view.queue,
+        "workspace": view.workspace,
+        "tries": f"{view.attempts} of {view.max_attempts}",
+        "run time": view.run_at,
+        "created": view.created_at,
+        "input": view.payload_preview,
+    }
+    optional: dict[str, object] = {
+        "ended": view.finished_at,
+        "worker": view.worker,
+        "lease ends": view.lease_ends_at,
+        "schedule": view.schedule_id,
+        "nominal time": view.nominal_at,
+        "key": view.key,
+        "correlation": view.correlation_id,
+        "progress": view.progress,
+        "result": view.result_preview,
+        "error": view.error,
+    }
+    print_fields(rows | {name: value for name, value in optional.items() if value is not None})
+    heading("tries")
+    print_table(detail.attempts, _ATTEMPTS, "  none yet")
+    heading("history")
+    print_table(detail.events, _EVENTS, "  nothing is kept")
+
+
+def _step(target: Target, work: Callable[[Admin], Awaitable[JobView]]) -> None:
+    view = target.ask(work)
+    if target.as_json:
+        print_json({"job": view})
+    elif view.cancel_asked and view.state is JobState.PROCESSING:
+        click.echo(f"{view.id} is running and was asked to stop")
+    else:
+        click.echo(f"{view.id} is {view.state}")
+
+
+@jobs.command("retry")
+@click.argument("job")
+@click.option("--keep-attempts", is_flag=True, help="One try more, instead of all of them anew.")
+@by_option
+@_reason
+@on_database
+def retry(target: Target, job: str, keep_attempts: bool, by: str, reason: str | None) -> None:
+    """Queue a dead job again, or one that waits at once.
+
+    \b
+    Examples:
+      duly jobs retry job_01HZX3 --reason "the mail server is back"
+    """
+
+    async def work(admin: Admin) -> JobView:
+        return await admin.retry(JobId(job), reset_attempts=not keep_attempts, by=by, reason=reason)
+
+    _step(target, work)
+
+
+@jobs.command("cancel")
+@click.argument("job")
+@by_option
+@_reason
+@on_database
+def cancel(target: Target, job: str, by: str, reason: str | None) -> None:
+    """Cancel what has not begun; ask a running job to stop.
+
+    \b
+    Examples:
+      duly jobs cancel job_01HZX3
+    """
+
+    async def work(admin: Admin) -> JobView:
+        return await admin.cancel(JobId(job), by=by, reason=reason)
+
+    _step(target, work)
+
+
+@jobs.command("delete")
+@click.argument("job")
+@by_option
+@_reason
+@yes_option
+@on_database
+def delete(target: Target, job: str, by: str, reason: str | None, yes: bool) -> None:
+    """Empty a queued or ended job of its input, result and error.
+
+    \b
+    Examples:
+      duly jobs delete job_01HZX3 --yes
+    """
+    confirm(f"Delete job {job}?", is_sure=yes)
+
+    async def work(admin: Admin) -> JobView:
+        return await admin.delete(JobId(job), by=by, reason=reason)
+
+    _step(target, work)
+
+
+@jobs.command("prune")
+@click.option(
+    "--limit",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(1, 100_000),
+    help="How many at most.",
+)
+@yes_option
+@on_database
+def prune(target: Target, limit: int, yes: bool) -> None:
+    """Remove ended jobs that were kept long enough; a keeper does the same by itself.
+
+    \b
+    Examples:
+      duly jobs prune --yes
+    """
+    confirm("Remove ended jobs that were kept long enough?", is_sure=yes)
+
+    async def work(admin: Admin) -> int:
+        return await admin.cleanup(limit=limit)
+
+    removed = target.ask(work)
+    if target.as_json:
+        print_json({"removed": removed})
+    else:
+        click.echo(f"{removed} jobs removed")

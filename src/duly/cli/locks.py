@@ -1,0 +1,69 @@
+"""`duly locks`: who holds which, and how to take one from somebody who is gone."""
+
+from __future__ import annotations
+
+import click
+
+from duly.admin import Admin
+from duly.cli.output import print_json, print_table
+from duly.cli.target import Target, confirm, limit_option, on_database, yes_option
+from duly.job_views import LockView
+
+_LOCKS = {
+    "lock": lambda view: view.name,
+    "owner": lambda view: view.owner,
+    "fence": lambda view: view.fence,
+    "until": lambda view: view.until_at,
+}
+
+
+@click.group()
+def locks() -> None:
+    """Look at named locks, and release one whose owner is gone.
+
+    \b
+    Examples:
+      duly locks list
+      duly locks release nightly --yes
+    """
+
+
+@locks.command("list")
+@click.option("--after", default="", metavar="NAME", help="Go on after a name.")
+@limit_option
+@on_database
+def list_(target: Target, after: str, limit: int) -> None:
+    """List the locks that somebody holds.
+
+    \b
+    Examples:
+      duly locks list
+    """
+
+    async def look(admin: Admin) -> list[LockView]:
+        return await admin.locks(after=after, limit=limit)
+
+    found = target.ask(look)
+    if target.as_json:
+        print_json({"locks": found, "next": found[-1].name if len(found) == limit else None})
+    else:
+        print_table(found, _LOCKS, "nobody holds a lock")
+
+
+@locks.command("release")
+@click.argument("name")
+@yes_option
+@on_database
+def release(target: Target, name: str, yes: bool) -> None:
+    """Take a lock from whoever holds it; its fence makes their late word void.
+
+    \b
+    Examples:
+      duly locks release nightly --yes
+    """
+    confirm(f"Release lock {name}, though its owner may still work?", is_sure=yes)
+    lock = target.ask(lambda admin: admin.release_lock(name))
+    if target.as_json:
+        print_json({"lock": lock})
+    else:
+        click.echo(f"lock {lock.name} of {lock.owner} is released")

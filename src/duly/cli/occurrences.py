@@ -1,0 +1,79 @@
+"""`duly occurrences`: the ledger of one schedule."""
+
+from __future__ import annotations
+
+import click
+
+from duly.admin import Admin
+from duly.cli.output import print_json, print_table
+from duly.cli.target import Target, instant, limit_option, on_database, zone_of
+from duly.ledger import OccurrenceState
+from duly.schedule_views import OccurrenceView
+
+COLUMNS = {
+    "nominal time": lambda row: row.nominal_at,
+    "times": lambda row: row.times,
+    "state": lambda row: row.state,
+    "late ms": lambda row: row.late_ms,
+    "job": lambda row: row.job_id,
+    "reason": lambda row: row.reason or "",
+}
+
+
+@click.group()
+def occurrences() -> None:
+    """Look into the ledger: what became of every time of a schedule.
+
+    \b
+    Examples:
+      duly occurrences list crm/user:ada/digest --state missed
+    """
+
+
+@occurrences.command("list")
+@click.argument("schedule")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in OccurrenceState]),
+    help="In this state; may be repeated.",
+)
+@click.option("--since", metavar="TIME", help="No earlier times.")
+@click.option("--before", metavar="TIME", help="Earlier times only; pages go back with it.")
+@limit_option
+@on_database
+def list_(
+    target: Target,
+    schedule: str,
+    states: tuple[str, ...],
+    since: str | None,
+    before: str | None,
+    limit: int,
+) -> None:
+    """List occurrences of a schedule, newest first; of a deleted one by its id.
+
+    Times without an offset are on the wall of the schedule's zone.
+
+    \b
+    Examples:
+      duly occurrences list crm/user:ada/digest
+      duly occurrences list crm/nightly --state failed --state missed --since 2026-03-01 --json
+    """
+
+    async def look(admin: Admin) -> list[OccurrenceView]:
+        zone = await zone_of(admin, schedule)
+        return await admin.schedules.occurrences(
+            schedule,
+            before=None if before is None else instant(before, zone),
+            since=None if since is None else instant(since, zone),
+            states=[OccurrenceState(each) for each in states] or None,
+            limit=limit,
+        )
+
+    found = target.ask(look)
+    if target.as_json:
+        following = found[-1].nominal_at if len(found) == limit else None
+        print_json({"occurrences": found, "next": following})
+    else:
+        print_table(found, COLUMNS, "the ledger has nothing like that")

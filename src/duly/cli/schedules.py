@@ -1,0 +1,269 @@
+"""`duly schedules`: find, look, ask why. What steps in is in `schedule_steps`."""
+
+from __future__ import annotations
+
+import click
+
+from duly.admin import Admin
+from duly.cli.explain import show as show_explanation
+from duly.cli.occurrences import COLUMNS as LEDGER
+from duly.cli.output import heading, print_fields, print_json, print_table
+from duly.cli.target import Target, instant, limit_option, on_database, zone_of
+from duly.schedule_views import ScheduleDetail, ScheduleEventView, ScheduleView, key_text
+from duly.schedules import ScheduleState
+from duly.store import Quarantined, ScheduleFilter
+from duly.triggers import Explanation
+from duly.why import Answer
+
+_STATES = ("active", "paused", "finished", "quarantined", "external")
+_COLUMNS = {
+    "schedule": lambda view: view.key,
+    "state": lambda view: view.state,
+    "next run": lambda view: view.next_run_at,
+    "rule": lambda view: f"{view.words}, {view.zone}",
+    "action": lambda view: view.action,
+}
+_EVENTS = {
+    "at": lambda event: event.at,
+    "what": lambda event: event.kind,
+    "by": lambda event: event.by,
+    "note": lambda event: event.note or event.error or "",
+}
+_QUARANTINE = {
+    "schedule": lambda row: key_text(row.key),
+    "id": lambda row: row.schedule_id,
+    "error": lambda row: row.error,
+}
+
+
+@click.group()
+def schedules() -> None:
+    """Look at schedules of all owners, ask why, and step in.
+
+    A SCHEDULE is written flow/scope/name, as in crm/user:ada/digest (flow/name for the system's; a
+    slash inside a part is %2F), or by its id.
+
+    \b
+    Examples:
+      duly schedules list --state paused
+      duly schedules why crm/user:ada/digest --at 2026-03-30T09:00
+    """
+
+
+@schedules.command("list")
+@click.option("--flow", help="Of this flow.")
+@click.option("--owner", help="Of this scope: system, user:<id> or workspace:<id>.")
+@click.option("--state", type=click.Choice(_STATES), help="In this state.")
+@click.option("--name", "prefix", default="", help="Whose name begins so.")
+@click.option("--after", metavar="SCHEDULE", help="Go on after the last one of the page before.")
+@limit_option
+@on_database
+def list_(
+    target: Target,
+    flow: str | None,
+    owner: str | None,
+    state: ScheduleState | None,
+    prefix: str,
+    after: str | None,
+    limit: int,
+) -> None:
+    """List schedules by flow, name and owner.
+
+    \b
+    Examples:
+      duly schedules list --url postgresql://app@db/app
+      duly schedules list --owner user:ada --state quarantined
+      duly schedules list --flow crm --name digest --json
+    """
+    which = ScheduleFilter(flow, owner, state, prefix)
+
+    async def search(admin: Admin) -> list[ScheduleView]:
+        return await admin.schedules.search(which, after=after, limit=limit)
+
+    found = target.ask(search)
+    following = found[-1].key if len(found) == limit else None
+    if target.as_json:
+        print_json({"schedules": found, "next": following})
+        return
+    print_table(found, _COLUMNS, "no schedule is like that; leave out an option to see more")
+    if following is not None:
+        click.secho(f"more: --after {following}", dim=True, err=True)
+
+
+@schedules.command("show")
+@click.argument("schedule")
+@click.option("-n", "times", default=5, show_default=True, type=click.IntRange(0, 100))
+@limit_option
+@on_database
+def show(target: Target, schedule: str, times: int, limit: int) -> None:
+    """Show one schedule: definition, next times, coverage, ledger and history.
+
+    \b
+    Examples:
+      duly schedules show crm/user:ada/digest
+      duly schedules show sch_01HZX3 --json
+    """
+
+    async def look(admin: Admin) -> ScheduleDetail:
+        return await admin.schedules.show(schedule, times=times, limit=limit)
+
+    detail = target.ask(look)
+    if target.as_json:
+        print_json({**_detail(detail), "share": detail.coverage.share})
+        return
+    _print_schedule(detail.schedule)
+    heading("next times")
+    for time in detail.next_times:
+        click.echo(f"  {time}")
+    _print_coverage(detail)
+    heading("ledger, newest first")
+    print_table(detail.occurrences, LEDGER, "  nothing yet")
+    heading("history")
+    print_table(detail.events, _EVENTS, "  nothing is kept")
+
+
+def _detail(detail: ScheduleDetail) -> dict[str, object]:
+    return {
+        "schedule": detail.schedule,
+        "next_times": detail.next_times,
+        "coverage": detail.coverage,
+        "occurrences": detail.occurrences,
+        "events": detail.events,
+    }
+
+
+def _print_schedule(view: ScheduleView) -> None:
+    rows: dict[str, object] = {
+        "schedule": view.key,
+        "id": view.id,
+        "state": view.state,
+        "rule": f"{view.words}, {view.zone}",
+        "next run": view.next_run_at,
+        "action": f"{view.flow}.{view.action}",
+        "input": view.input_preview,
+        "hand-over": view.hand_over,
+        "policies": ", ".join(f"{name} {value}" for name, value in view.policies.items()),
+        "created": view.created_at,
+        "changed": view.updated_at,
+    }
+    optional: dict[str, object] = {
+        "description": view.description,
+        "note": view.note,
+        "error": view.error,
+        "runs left": view.runs_left,
+    }
+    print_fields(rows | {name: value for name, value in optional.items() if value})
+
+
+def _print_coverage(detail: ScheduleDetail) -> None:
+    coverage = detail.coverage
+    share = "nothing was expected"
+    if coverage.share is not None:
+        share = f"{coverage.fired} of {coverage.expected} fired ({coverage.share:.1%})"
+    states = ", ".join(f"{count} {state}" for state, count in coverage.states.items())
+    late = coverage.lateness
+    heading("the last seven days")
+    click.echo(f"  {share}; {coverage.paused} in a pause, {coverage.extras} extra")
+    if states:
+        click.echo(f"  {states}")
+    if late.looked_at:
+        click.echo(f"  late by p50 {late.p50_ms} ms, p95 {late.p95_ms} ms, p99 {late.p99_ms} ms")
+
+
+@schedules.command("preview")
+@click.argument("schedule")
+@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(0, 10_000))
+@on_database
+def preview(target: Target, schedule: str, count: int) -> None:
+    """Say when a schedule fires next, paused or not.
+
+    \b
+    Examples:
+      duly schedules preview crm/user:ada/digest -n 10
+    """
+
+    async def look(admin: Admin) -> Explanation:
+        return await admin.schedules.preview(schedule, count)
+
+    explanation = target.ask(look)
+    if target.as_json:
+        print_json(explanation)
+    else:
+        show_explanation(explanation)
+
+
+@schedules.command("why")
+@click.argument("schedule")
+@click.option(
+    "--at",
+    required=True,
+    metavar="TIME",
+    help="ISO-8601; without an offset, on the wall of the schedule's zone.",
+)
+@on_database
+def why(target: Target, schedule: str, at: str) -> None:
+    """Say why a schedule fired at a time, or why it did not.
+
+    Works for any time, past or to come, and for deleted schedules by their id.
+
+    \b
+    Examples:
+      duly schedules why crm/user:ada/digest --at 2026-03-30T09:00
+      duly schedules why sch_01HZX3 --at 2026-03-30T07:00:00Z --json
+    """
+
+    async def look(admin: Admin) -> Answer:
+        asked = instant(at, await zone_of(admin, schedule))
+        return await admin.why(schedule, asked)
+
+    answer = target.ask(look)
+    if target.as_json:
+        print_json({"verdict": answer.verdict, "text": answer.text, "facts": dict(answer.facts)})
+        return
+    click.secho(answer.verdict.value.replace("_", " "), bold=True)
+    click.echo(answer.text)
+    print_fields(dict(answer.facts))
+
+
+@schedules.command("events")
+@click.argument("schedule")
+@limit_option
+@on_database
+def events(target: Target, schedule: str, limit: int) -> None:
+    """List what was done to a schedule, and by whom; of a deleted one by its id.
+
+    \b
+    Examples:
+      duly schedules events crm/user:ada/digest
+    """
+
+    async def look(admin: Admin) -> list[ScheduleEventView]:
+        return await admin.schedules.events(schedule, limit)
+
+    found = target.ask(look)
+    if target.as_json:
+        print_json({"events": found})
+    else:
+        print_table(found, _EVENTS, "nothing is kept")
+
+
+@schedules.command("quarantine")
+@limit_option
+@on_database
+def quarantine(target: Target, limit: int) -> None:
+    """List schedules whose rows cannot be evaluated, with their errors.
+
+    \b
+    Examples:
+      duly schedules quarantine
+      duly schedules release crm/user:ada/digest
+    """
+
+    async def look(admin: Admin) -> list[Quarantined]:
+        return await admin.schedules.quarantined(limit)
+
+    found = target.ask(look)
+    if target.as_json:
+        print_json({"quarantined": found})
+    else:
+        print_table(found, _QUARANTINE, "no row is quarantined")

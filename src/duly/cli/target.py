@@ -1,0 +1,125 @@
+"""Which database a command works on: `--url`, DULY_URL, or the one of `--app`.
+
+Commands reach data through `admin` alone, and run no DDL: a wrong URL must not make a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+import click
+
+from duly.admin import Admin
+from duly.app import Duly
+from duly.cli.failures import explain_failures
+from duly.cli.run import find_app
+from duly.errors import BackendUnavailable, InvalidInput, NotFound
+from duly.settings import Settings
+
+T = TypeVar("T")
+_FILE = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database, and how its answers are printed."""
+
+    url: str | None
+    application: str | None
+    namespace: str | None
+    as_json: bool
+
+    def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run one piece of work with the admin of the database."""
+
+        async def run() -> T:
+            async with self._app() as app:
+                return await work(app.admin)
+
+        return asyncio.run(run())
+
+    def _app(self) -> Duly:
+        flows = () if self.application is None else find_app(self.application).flows
+        if self.application is not None and self.url is None:
+            return find_app(self.application)
+        url = self.url or Settings.from_environment().url
+        if url is None:
+            raise click.UsageError("no database: pass --url, set DULY_URL, or name --app")
+        if url == "memory:":
+            raise InvalidInput("memory: lives and ends with its process; name a database")
+        file = Path(url.removeprefix(_FILE).partition("?")[0])
+        if url.startswith(_FILE) and not file.exists():
+            raise BackendUnavailable(f"there is no file {file}; run: duly schema init {url}")
+        return Duly(url, flows=flows, namespace=self.namespace, skip_schema_init=True)
+
+
+def on_database(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name a database, and one Target in their place."""
+
+    @click.option("--url", help="Database of the application.  [default: DULY_URL]")
+    @click.option(
+        "--app",
+        "application",
+        metavar="MODULE:NAME",
+        help="Take database and secret names from an application.",
+    )
+    @click.option("--namespace", help="PostgreSQL schema, or table prefix in SQLite.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @functools.wraps(command)
+    @explain_failures
+    def wrapped(
+        *args: Any,
+        url: str | None,
+        application: str | None,
+        namespace: str | None,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
+        command(Target(url, application, namespace, as_json), *args, **options)
+
+    return wrapped
+
+
+by_option = click.option(
+    "--by", default="operator", show_default=True, help="Who asks, for the history."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+limit_option = click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1_000), help="How many."
+)
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Ask before something that cannot be undone; without a terminal the answer is no."""
+    if not is_sure and not click.confirm(question, err=True):
+        click.echo("nothing was done; --yes answers the question", err=True)
+        raise SystemExit(1)
+
+
+def instant(text: str, zone: str = "UTC") -> datetime:
+    """An ISO-8601 time; one without an offset is on the wall of a zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"time {text!r}; write ISO-8601, such as 2026-03-07T09:00:00Z, or 2026-03-07T09:00 on "
+            "the wall of the schedule's zone"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
+
+
+async def zone_of(admin: Admin, schedule: str) -> str:
+    """Where a schedule's wall is; UTC for one that is deleted."""
+    try:
+        return (await admin.schedules.get(schedule)).zone
+    except NotFound:
+        if "/" in schedule:
+            raise
+        return "UTC"

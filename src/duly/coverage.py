@@ -1,0 +1,114 @@
+"""Station 8: how much of what should have fired did, and how late. Pure.
+
+Takes a summary of the ledger and the life of the schedule; the trigger says how many times there
+were. Times in a pause are listed apart: nobody expected them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+
+from duly.ledger import Occurrence, OccurrenceState
+from duly.ledger_store import LedgerSummary
+from duly.plan_store import RUN_NOW
+from duly.triggers.instants import from_ms
+from duly.why.history import Stretch, count_times
+
+_FIRED = (OccurrenceState.FIRED, OccurrenceState.SUCCEEDED, OccurrenceState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """How late occurrences began, of those looked at; all None where there are none."""
+
+    looked_at: int
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
+    max_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """A window of one schedule's life, counted in nominal times."""
+
+    from_at: datetime
+    """Later than asked where the ledger has too many rows, or the schedule is younger."""
+    to_at: datetime
+    expected: int
+    """Times that came while the schedule was not paused."""
+    paused: int
+    """Times that came during a pause."""
+    fired: int
+    """Of the expected: those that began, whatever became of them."""
+    extras: int
+    """Runs that somebody asked for with run_now."""
+    states: dict[str, int]
+    """Times by state, extras not counted."""
+    lateness: Percentiles
+
+    @property
+    def share(self) -> float | None:
+        """Fired of expected, at most 1; None where nothing was expected."""
+        return min(1.0, self.fired / self.expected) if self.expected else None
+
+
+def measure(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int, now_ms: int) -> Coverage:
+    """What the ledger says beside what the rule says, up to the present."""
+    to_ms = min(to_ms, now_ms + 1)
+    since_ms = max(summary.from_ms, life[0].from_ms) if life else summary.from_ms
+    counts = _counts(life, summary, to_ms)
+    extras = sum(each.times for each in summary.counts if each.reason == RUN_NOW)
+    return Coverage(
+        from_at=from_ms(min(since_ms, to_ms)),
+        to_at=from_ms(to_ms),
+        expected=_times(life, ("active", "quarantined"), summary.from_ms, to_ms),
+        paused=_times(life, ("paused",), summary.from_ms, to_ms),
+        fired=sum(counts[state] for state in _FIRED),
+        extras=extras,
+        states={state.value: counts[state] for state in sorted(counts) if counts[state]},
+        lateness=percentiles([each.late_ms for each in summary.lateness]),
+    )
+
+
+def percentiles(late_ms: Sequence[int]) -> Percentiles:
+    """By nearest rank; what began early counts as on time."""
+    if not late_ms:
+        return Percentiles(0)
+    ordered = sorted(max(0, each) for each in late_ms)
+
+    def rank(share: float) -> int:
+        return ordered[ceil(share * len(ordered)) - 1]
+
+    return Percentiles(len(ordered), rank(0.5), rank(0.95), rank(0.99), ordered[-1])
+
+
+def _counts(
+    life: Sequence[Stretch], summary: LedgerSummary, to_ms: int
+) -> Counter[OccurrenceState]:
+    counts: Counter[OccurrenceState] = Counter()
+    for state, reason, times in summary.counts:
+        if reason != RUN_NOW:
+            counts[state] += times
+    for edge in summary.edges:
+        counts[edge.state] += _inside(life, edge, summary.from_ms, to_ms)
+    return counts
+
+
+def _inside(life: Sequence[Stretch], edge: Occurrence, from_ms: int, to_ms: int) -> int:
+    """How many times of a run lie in the window, by the rules that held."""
+    first, last = max(edge.nominal_ms, from_ms), min(edge.until_ms + 1, to_ms)
+    return _times(life, ("active", "quarantined", "paused", "finished"), first, last)
+
+
+def _times(life: Sequence[Stretch], states: Sequence[str], from_ms: int, to_ms: int) -> int:
+    found = 0
+    for each in life:
+        if each.state in states and each.trigger is not None:
+            begin, end = max(from_ms, each.from_ms + 1), min(to_ms, each.to_ms + 1)
+            found += count_times(each.trigger, begin, end)
+    return found

@@ -1,0 +1,67 @@
+"""The port to a database, for questions to the ledger: what became of a time, and of many.
+
+As in `store`: times are integer milliseconds by the database's clock. Every answer is bounded, and
+says where it was cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from duly.ledger import Occurrence, OccurrenceState
+from duly.schedules import ScheduleId
+
+MAX_SUMMARY = 100_000
+"""Ledger rows that one summary counts, the newest."""
+MAX_LATENESS = 10_000
+"""Occurrences whose lateness one answer gives, the newest."""
+
+
+class LedgerCount(NamedTuple):
+    """How many nominal times of a window are in a state."""
+
+    state: OccurrenceState
+    reason: str | None
+    """RUN_NOW or PAUSED, where that is why; None for every other reason."""
+    times: int
+
+
+class Lateness(NamedTuple):
+    """How long after its run time an occurrence began."""
+
+    fired_at_ms: int
+    late_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSummary:
+    """A window of one schedule's ledger, counted."""
+
+    from_ms: int
+    """Where the counting began: later than asked where there are more than MAX_SUMMARY rows."""
+    counts: tuple[LedgerCount, ...]
+    """Of rows that lie whole in the window, by state and reason; none of nothing."""
+    edges: tuple[Occurrence, ...]
+    """Runs of times that reach over an end of the window: the trigger says how many lie in it."""
+    lateness: tuple[Lateness, ...]
+    """Of those that began, the newest nominal time first; at most MAX_LATENESS."""
+
+
+class LedgerStore(Protocol):
+    """What Duly asks of a database about the past."""
+
+    async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
+        """The ledger row that covers a nominal time: its own, or a run of times around it."""
+
+    async def ledger_summary(
+        self, schedule_id: ScheduleId, from_ms: int, to_ms: int
+    ) -> LedgerSummary:
+        """Count what became of the times from one instant to before another."""
+
+    async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
+        """How late schedules' jobs began, of the jobs that ended last, newest first.
+
+        Looks at so many jobs that succeeded and so many that are dead; jobs that no schedule made
+        count among them, so the answer may be shorter.
+        """

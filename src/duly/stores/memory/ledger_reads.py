@@ -1,0 +1,77 @@
+"""Questions to the ledger in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from duly.jobs import JobState
+from duly.ledger import Occurrence, OccurrenceState
+from duly.ledger_store import (
+    MAX_LATENESS,
+    MAX_SUMMARY,
+    Lateness,
+    LedgerCount,
+    LedgerSummary,
+)
+from duly.plan_store import PAUSED, RUN_NOW
+from duly.schedules import ScheduleId
+from duly.stores.checks import check_limit, check_window
+from duly.stores.memory.tables import Tables
+
+
+def covering(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
+    """The row of a time, else the run of times around it."""
+    found = [each for each in _of(tables, schedule_id) if each.covers(nominal_ms)]
+    return max(found, key=lambda each: each.nominal_ms, default=None)
+
+
+def summary(tables: Tables, schedule_id: ScheduleId, from_ms: int, to_ms: int) -> LedgerSummary:
+    """Count a window, newest rows first, as many as are allowed."""
+    check_window(from_ms, to_ms)
+    rows = sorted(_of(tables, schedule_id), key=lambda each: each.nominal_ms, reverse=True)
+    inside = [each for each in rows if from_ms <= each.nominal_ms < to_ms]
+    if len(inside) > MAX_SUMMARY:
+        from_ms = inside[MAX_SUMMARY].nominal_ms + 1
+        inside = inside[:MAX_SUMMARY]
+    counted: Counter[tuple[str, str]] = Counter()
+    for each in inside:
+        if each.until_ms < to_ms:
+            why = each.reason if each.reason in (RUN_NOW, PAUSED) else None
+            counted[each.state, why or ""] += each.count
+    late = [_lateness(each) for each in inside if each.fired_at_ms is not None]
+    return LedgerSummary(
+        from_ms,
+        tuple(
+            LedgerCount(OccurrenceState(state), why or None, times)
+            for (state, why), times in sorted(counted.items())
+        ),
+        tuple(each for each in rows[::-1] if _crosses(each, from_ms, to_ms)),
+        tuple(late[:MAX_LATENESS]),
+    )
+
+
+def recent_lateness(tables: Tables, limit: int) -> list[Lateness]:
+    """How late schedules' jobs began, of the jobs that ended last."""
+    check_limit(limit, MAX_LATENESS)
+    found: list[Lateness] = []
+    rows = {entry.occurrence.job_id: entry.occurrence for entry in tables.ledger.values()}
+    for state in (JobState.SUCCEEDED, JobState.DEAD):
+        jobs = [stored.job for stored in tables.jobs.values() if stored.job.state == state]
+        jobs.sort(key=lambda job: job.finished_at_ms or 0, reverse=True)
+        made = [rows[job.id] for job in jobs[:limit] if job.id in rows]
+        found += [_lateness(each) for each in made if each.fired_at_ms is not None]
+    return sorted(found, reverse=True)[:limit]
+
+
+def _of(tables: Tables, schedule_id: ScheduleId) -> list[Occurrence]:
+    return [entry.occurrence for (owner, _), entry in tables.ledger.items() if owner == schedule_id]
+
+
+def _crosses(row: Occurrence, from_ms: int, to_ms: int) -> bool:
+    reaches_in = row.is_range and row.nominal_ms < to_ms and row.until_ms >= from_ms
+    return reaches_in and (row.nominal_ms < from_ms or row.until_ms >= to_ms)
+
+
+def _lateness(row: Occurrence) -> Lateness:
+    fired_at_ms = row.fired_at_ms or 0
+    return Lateness(fired_at_ms, fired_at_ms - row.run_at_ms)

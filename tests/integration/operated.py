@@ -1,0 +1,59 @@
+"""An application that operators look at, with secrets where they do not belong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from duly import Duly, Flow, cron
+from duly.job_store import ClaimRequest
+from duly.jobs import WorkerId
+from duly.outcomes import Failed, Succeeded, decide
+from duly.plan_store import PlanRequest
+from duly.resources import ScheduleCollection
+from duly.scopes import SYSTEM, user
+from duly.testing import ManualClock
+
+START = datetime(2026, 3, 2, 12, tzinfo=UTC)
+SECRET = "hunter22-hunter22"  # noqa: S105
+SSN = "078-05-1120"
+HOURLY = cron("0 * * * *", tz="Europe/Berlin")
+
+crm = Flow("crm")
+
+
+@dataclass
+class Person:
+    """What the action is given."""
+
+    name: str
+    user_ssn: str
+    password: str
+
+
+@crm.action(redact=["ssn"])
+async def greet(person: Person) -> None:
+    """Nothing is run here: the jobs are ended by hand."""
+
+
+app = Duly("memory:", flows=[crm])
+
+
+async def fill(url: str) -> None:
+    """Three hours ago: two schedules, one of which fired and failed; a worker, a queue, a lock."""
+    clock = ManualClock(START)
+    async with Duly(url, flows=[crm], clock=clock) as office:
+        store = office.store
+        ada = ScheduleCollection(store, "crm").of(user("ada"))
+        person = {"name": "Ada", "user_ssn": SSN, "password": SECRET}
+        await ada.create("digest", HOURLY, action="greet", input=person)
+        await ada.create("weekly", cron("0 9 * * MON"), action="greet", note=f"pin {SECRET}")
+        await ada.pause("weekly", "on holiday")
+        await ScheduleCollection(store, "crm").of(SYSTEM).create("nightly", HOURLY, action="greet")
+        for outcome in (Succeeded(), Failed(f"password={SECRET}", is_final=True)):
+            clock.advance(hours=1, seconds=1)
+            await store.plan_occurrences(PlanRequest())
+            claims = await store.claim_jobs(ClaimRequest(worker=WorkerId("w"), limit=10))
+            await store.finish([decide(job, outcome) for job in claims.jobs])
+        await office.admin.pause("mail", "repairs", by="ops")
+        await store.acquire_lock("import", "ada", 86_400_000)

@@ -1,0 +1,223 @@
+"""Plans of what the glass reads: a page costs what it shows, however much is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Connection, Engine, event, insert
+
+from duly import cron
+from duly.job_store import ClaimRequest
+from duly.jobs import JobId, NewJob, WorkerId
+from duly.ledger import OccurrenceState
+from duly.occurrences import trigger_text
+from duly.outcomes import Succeeded, decide
+from duly.schedules import Definition, ScheduleId
+from duly.store import ScheduleFilter, ScheduleKey
+from duly.stores import open_store
+from duly.stores.sql.db import Db
+from duly.stores.sql.rows import insert as insert_rows
+from duly.stores.sql.store import SqlStore
+from tests.rows import rows
+from tests.servers import PostgresServer
+
+STORED = 50_000
+JOBS = 10_000
+RARE = 20
+LONG = ScheduleId("sch_long")
+MINUTE_MS = 60_000
+FIRST_MS = 1_770_000_000_000
+LAST_MS = FIRST_MS + STORED * MINUTE_MS
+PAGE = 50
+MIDDLE = ScheduleKey("bulk", "user:25000", "digest-5")
+DAILY = cron("0 12 * * *", tz="Europe/Berlin")
+TRIGGER = trigger_text(DAILY)
+BODY = Definition(DAILY, "send").to_json()
+Verb = Callable[[SqlStore], Awaitable[object]]
+
+
+def _documents() -> Iterator[dict[str, object]]:
+    """Users with a schedule each; a few of another flow, a few quarantined, one scope with many."""
+    for number in range(STORED):
+        scope = f"user:{number:05}" if number % 50 else "workspace:acme"
+        flow = "rare" if number % (STORED // RARE) == 1 else "bulk"
+        is_bad = number % (STORED // RARE) == 2
+        yield {
+            "collection": "schedules",
+            "scope": scope,
+            "name": f"{flow}/digest-{number % 10}-{number}",
+            "id": f"sch_{number:06}",
+            "version": 1,
+            "state": "quarantined" if is_bad else "active",
+            "error": None,
+            "body": BODY,
+            "created_at_ms": 1_773_572_400_000,
+            "updated_at_ms": 1_773_572_400_000,
+        }
+
+
+def _occurrences() -> Iterator[dict[str, object]]:
+    """One schedule with half of the ledger, some of its rows runs of times; many with a bit."""
+    for number in range(STORED):
+        is_long = number % 2 == 0
+        nominal_ms = FIRST_MS + number * MINUTE_MS
+        has_job = number >= STORED - JOBS
+        yield {
+            "schedule_id": LONG if is_long else f"sch_{number % 5_000:05}",
+            "nominal_ms": nominal_ms,
+            "flow": "bulk",
+            "scope": "user:ada",
+            "name": "a",
+            "run_at_ms": nominal_ms,
+            "state": "succeeded" if number % 1_000 else "missed",
+            "missed": 0,
+            "row_version": 0,
+            "position": 0,
+            "at_ms": nominal_ms,
+            "until_ms": nominal_ms + (0 if number % 500 else MINUTE_MS),
+            "times": 1,
+            "job_id": f"job_{STORED - number:09}" if has_job else None,
+            "fired_at_ms": nominal_ms + 5,
+        }
+
+
+async def _add_jobs(store: SqlStore) -> None:
+    """Jobs that have succeeded; the occurrences name them."""
+    for start in range(0, JOBS, 1_000):
+        ids = range(start + 1, start + 1_001)
+        await store.insert_jobs([NewJob(id=JobId(f"job_{n:09}"), action="a.b") for n in ids])
+        claims = await store.claim_jobs(ClaimRequest(worker=WorkerId("w"), limit=1_000))
+        await store.finish([decide(job, Succeeded()) for job in claims.jobs])
+
+
+async def fill(url: str) -> None:
+    store = cast(SqlStore, open_store(url))
+    await _add_jobs(store)
+
+    def write(db: Db) -> None:
+        db.connection.execute(insert(db.tables.occurrences), list(_occurrences()))
+        db.connection.execute(insert(db.tables.resources), list(_documents()))
+        insert_rows(db, list(rows(STORED // 10, TRIGGER)))
+
+    await store._run(write)
+    with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE")
+    await store.close()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        file: Path = tmp_path_factory.mktemp("plans") / "reads.db"
+        asyncio.run(fill(f"sqlite:///{file}"))
+        yield f"sqlite:///{file}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    made = server.create()
+    asyncio.run(fill(made))
+    yield made
+    server.drop(made)
+
+
+class Plans:
+    """Plans of all questions, asked for just before each runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.found: list[str] = []
+        self._is_postgres = engine.dialect.name == "postgresql"
+        event.listen(engine, "before_cursor_execute", self._explain)
+
+    def _explain(
+        self, connection: Connection, _cursor: object, statement: str, parameters: Any, *_: object
+    ) -> None:
+        if "duly_" not in statement or statement.startswith("EXPLAIN"):
+            return
+        how = "EXPLAIN (ANALYZE, BUFFERS OFF)" if self._is_postgres else "EXPLAIN QUERY PLAN"
+        rows = connection.exec_driver_sql(f"{how} {statement}", parameters)
+        self.found.append("\n".join(str(row[0 if self._is_postgres else -1]) for row in rows))
+
+
+def plans_of(url: str, verb: Verb) -> list[str]:
+    async def run() -> list[str]:
+        store = cast(SqlStore, open_store(url))
+        await store.now_ms()
+        plans = Plans(store._engine)
+        await verb(store)
+        await store.close()
+        return plans.found
+
+    return asyncio.run(run())
+
+
+def examined(plan: str) -> int:
+    """The most rows that one step of a PostgreSQL plan read, also in vain."""
+    steps = re.findall(r"rows=([\d.]+) loops=(\d+)", plan.replace("actual ", ""))
+    vain = re.findall(r"Rows Removed by \w+: (\d+)", plan)
+    return int(max([float(r) * int(n) for r, n in steps] + [float(each) for each in vain]))
+
+
+def search(**fields: Any) -> Verb:
+    async def verb(store: SqlStore) -> None:
+        for after in (None, MIDDLE):
+            await store.search_schedules(ScheduleFilter(**fields), after=after, limit=PAGE)
+
+    return verb
+
+
+VERBS: dict[str, tuple[Verb, int]] = {
+    "all": (search(), PAGE),
+    "a flow": (search(flow="rare"), PAGE),
+    "a state": (search(state="quarantined"), PAGE),
+    "a state of a flow": (search(state="quarantined", flow="rare"), PAGE),
+    "a name in a flow": (search(flow="bulk", name_prefix="digest-5"), PAGE),
+    "a name": (search(name_prefix="digest-5"), PAGE),
+    "a name nobody has": (search(name_prefix="zzz"), PAGE),
+    "a scope": (search(scope="workspace:acme"), PAGE),
+    "a scope, a flow and a name": (
+        search(scope="workspace:acme", flow="bulk", name_prefix="digest-5"),
+        PAGE,
+    ),
+    # Inside one scope a state is looked for among all that the scope has.
+    "a state in a scope": (search(scope="workspace:acme", state="quarantined"), 1_000),
+    "a page of the ledger": (lambda store: store.list_occurrences(LONG, limit=PAGE), PAGE),
+    "the last of a window": (
+        lambda store: store.list_occurrences(
+            LONG, since_ms=FIRST_MS, before_ms=LAST_MS // 2 + FIRST_MS // 2, limit=PAGE
+        ),
+        PAGE,
+    ),
+    "a state in a window": (
+        lambda store: store.list_occurrences(
+            LONG, since_ms=LAST_MS - 1_000 * MINUTE_MS, states=[OccurrenceState.PLANNED]
+        ),
+        500,
+    ),
+    "a time": (lambda store: store.occurrence_at(LONG, FIRST_MS + 100 * MINUTE_MS), 1),
+    # A run of times that is looked for in vain: all runs of this one schedule, never its rows.
+    "no time": (lambda store: store.occurrence_at(LONG, LAST_MS), 100),
+    "a summary": (
+        lambda store: store.ledger_summary(LONG, LAST_MS - 200 * MINUTE_MS, LAST_MS),
+        100,
+    ),
+    "lateness": (lambda store: store.recent_lateness(PAGE), 2 * PAGE),
+    "rows by id": (lambda store: store.find_rows([ScheduleId("sch_00000001")]), 1),
+}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_reads_examine_what_they_show(url: str, name: str) -> None:
+    verb, most = VERBS[name]
+    plans = plans_of(url, verb)
+    assert plans
+    for plan in plans:
+        if url.startswith("sqlite"):
+            assert not re.search(r"SCAN \w*duly_|SCAN o\b", plan), plan
+            assert "TEMP B-TREE FOR ORDER" not in plan, plan
+        else:
+            assert "Seq Scan on duly_" not in plan, plan
+            assert examined(plan) <= most, plan

@@ -1,0 +1,80 @@
+"""The help of every command teaches by an example, and the reference page says the same."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from duly.cli import main
+from duly.cli.reference import commands, reference
+
+PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
+COMMANDS = {" ".join(path): command for path, command in commands()}
+
+
+def examples(text: str) -> list[str]:
+    """The lines under `Examples:`, up to the next empty one."""
+    after = text.partition("Examples:\n")[2].split("\n\n", 1)[0]
+    return [line.strip() for line in after.splitlines()]
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 35
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_has_an_example_of_its_own_command(path: str) -> None:
+    words = path.split()[1:]
+    result = CliRunner().invoke(main, [*words, "--help"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = examples(result.stdout)
+    assert found
+    assert all(line.startswith("duly") for line in found)
+    assert any(line.startswith(path) for line in found)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_examples_name_what_exists(path: str) -> None:
+    """Every word up to the first argument is a command, and every option is one of it."""
+    for line in examples(COMMANDS[path].help or ""):
+        command: click.Command = main
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "x", line).split()[1:]
+        while words and isinstance(command, click.Group):
+            if words[0].startswith("-"):
+                break
+            assert words[0] in command.commands, line
+            command = command.commands[words.pop(0)]
+        known = {name for each in command.params for name in each.opts} | {"--help", "-h"}
+        used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert used <= known, line
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_commands_say_what_they_do_in_one_sentence(path: str) -> None:
+    first = (COMMANDS[path].help or "").strip().split("\n\n")[0]
+    assert first.endswith((".", "x."))
+    assert all(option.help for option in COMMANDS[path].params if _needs_help(option)), path
+
+
+def _needs_help(param: click.Parameter) -> bool:
+    return isinstance(param, click.Option) and param.name not in ("count", "times", "state")
+
+
+def test_reference_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference(), (
+        "run: python -m duly.cli.reference > docs/reference/cli.md"
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_DULY_COMPLETE" in result.stdout
+
+
+def test_completion_of_an_unknown_shell() -> None:
+    result = CliRunner().invoke(main, ["completion", "tcsh"])
+    assert result.exit_code == 2

@@ -1,0 +1,107 @@
+"""What commands print: JSON with stable names, and cells that nobody's words can colour."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from duly.cli.failures import exit_code, explain_failures
+from duly.cli.output import cell, plain, print_table, shown
+from duly.cli.target import instant
+from duly.errors import BackendUnavailable, Conflict, DulyError, InvalidInput, NotFound
+from duly.jobs import JobState
+
+
+class Pair(NamedTuple):
+    name: str
+    at: datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    state: JobState
+    pairs: tuple[Pair, ...]
+    counts: dict[JobState, int]
+
+
+class Struct(msgspec.Struct):
+    number: int
+
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def test_views_become_json_types() -> None:
+    view = View(JobState.DEAD, (Pair("a", NOON),), {JobState.QUEUED: 2})
+    assert plain(view) == {
+        "state": "dead",
+        "pairs": [{"name": "a", "at": "2026-03-02T12:00:00.000Z"}],
+        "counts": {"queued": 2},
+    }
+    assert plain([Struct(1), None, True, 1.5]) == [{"number": 1}, None, True, 1.5]
+
+
+def test_instants_keep_their_wall() -> None:
+    berlin = NOON.astimezone(ZoneInfo("Europe/Berlin"))
+    assert plain(berlin) == "2026-03-02T13:00:00.000+01:00"
+    assert shown(berlin) == "2026-03-02 12:00:00Z"
+
+
+def test_cells() -> None:
+    assert [shown(each) for each in (None, True, False, ("a", "b"), 7)] == [
+        *("-", "yes", "no", "a, b", "7")
+    ]
+    assert cell("dead") == "[red]dead[/red]"
+    assert cell(JobState.SUCCEEDED) == "[green]succeeded[/green]"
+
+
+def test_what_people_write_is_no_markup_and_is_not_cut() -> None:
+    long = "[bold]" + "x" * 120
+
+    @click.command()
+    def command() -> None:
+        print_table([long], {"words": lambda row: row}, "none")
+
+    result = CliRunner().invoke(command)
+    assert long in result.stdout
+
+
+def test_an_empty_table_says_what_to_do() -> None:
+    @click.command()
+    def command() -> None:
+        print_table([], {"words": lambda row: row}, "make one")
+
+    assert CliRunner().invoke(command).stdout == "make one\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("x"), 1),
+        (Conflict("x"), 1),
+        (InvalidInput("x"), 2),
+        (BackendUnavailable("x"), 3),
+    ],
+)
+def test_exit_codes(error: DulyError, code: int) -> None:
+    @click.command()
+    @explain_failures
+    def command() -> None:
+        raise error
+
+    result = CliRunner().invoke(command)
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", "error: x\n")
+    assert exit_code(error) == code
+
+
+def test_times_without_an_offset_are_on_a_wall() -> None:
+    assert instant("2026-03-02T13:00", "Europe/Berlin") == NOON
+    assert instant("2026-03-02T12:00:00Z", "Europe/Berlin") == NOON
+    assert instant("2026-03-02") == datetime(2026, 3, 2, tzinfo=UTC)
+    with pytest.raises(InvalidInput, match="ISO-8601"):
+        instant("noon")

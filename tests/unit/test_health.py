@@ -1,0 +1,65 @@
+"""Health: each thing that is looked at, well and ill."""
+
+from typing import Any
+
+import pytest
+
+from duly.health import Health, Vitals, judge
+from duly.job_store import JobCount, QueueSettings
+from duly.jobs import JobState
+from duly.store import IndexHealth
+
+NOW_MS = 1_800_000_000_000
+
+
+def vitals(index: dict[str, Any] | None = None, **fields: Any) -> Vitals:
+    rows: dict[str, Any] = {"active": 3, "rows": 3, "missing": 0, "quarantined": 0, "due": 0}
+    given: dict[str, Any] = {"workers_alive": 2, "workers": 2}
+    known = IndexHealth(**{"oldest_due_ms": None} | rows | (index or {}))
+    return Vitals(now_ms=NOW_MS, index=known, **given | fields)
+
+
+def only_finding(health: Health) -> tuple[str, str]:
+    (found,) = [each for each in health.findings if each.level != "ok"]
+    return found.name, found.level
+
+
+def test_all_is_well() -> None:
+    health = judge(vitals())
+    assert health.level == "ok"
+    assert {each.level for each in health.findings} == {"ok"}
+
+
+def test_active_schedules_and_an_empty_index_are_a_fault() -> None:
+    """An empty answer every minute looks like an idle scheduler, and is a silent one."""
+    health = judge(vitals({"rows": 0, "missing": 3}))
+    assert health.level == "bad"
+    assert only_finding(health) == ("index", "bad")
+    assert judge(vitals({"active": 0, "rows": 0})).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "level"),
+    [
+        (vitals({"missing": 1}), "index", "bad"),
+        (vitals({"quarantined": 1}), "quarantine", "bad"),
+        (vitals({"due": 5, "oldest_due_ms": NOW_MS - 60_001}), "planning", "bad"),
+        (vitals(workers_alive=0), "workers", "warning"),
+        (
+            vitals(workers_alive=0, counts=[JobCount("q", JobState.QUEUED, 1)]),
+            "workers",
+            "bad",
+        ),
+        (vitals(counts=[JobCount("q", JobState.DEAD, 7)]), "dead jobs", "warning"),
+        (vitals(queues=[QueueSettings("mail", is_paused=True)]), "queues", "warning"),
+    ],
+)
+def test_each_fault_is_found(facts: Vitals, name: str, level: str) -> None:
+    health = judge(facts)
+    assert only_finding(health) == (name, level)
+    assert health.level == level
+
+
+def test_what_came_due_just_now_is_no_fault() -> None:
+    assert judge(vitals({"due": 5, "oldest_due_ms": NOW_MS - 60_000})).level == "ok"
+    assert judge(vitals({"due": 1, "oldest_due_ms": NOW_MS + 5})).level == "ok"
