@@ -6,5 +6,6 @@ One seed decides everything that happens, so what went wrong once can be seen ag
 
 from duly.testing.simulation.forward import Forwarded, fast_forward
 from duly.testing.simulation.notes import Run
+from duly.testing.simulation.verdicts import Verdict, simulate
 
-__all__ = ["Forwarded", "Run", "fast_forward"]
+__all__ = ["Forwarded", "Run", "Verdict", "fast_forward", "simulate"]
