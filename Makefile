@@ -1,6 +1,7 @@
 # `make` alone prints this list of targets.
 PYTHON ?= python3
 ARGS ?=
+SEEDS ?= 200
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-faults soak test-tools check format bench-triggers bench-index bench-jobs lock clean
+.PHONY: help setup demo test test-faults soak sim test-tools check format bench-triggers bench-index bench-jobs lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +41,9 @@ test-faults: setup test-tools ## Kill, freeze and cut off real workers and serve
 
 soak: setup ## Kill planners and workers every second under load, and count every occurrence; options through ARGS="..."
 	@$(BIN)/python -m tests.soak $(ARGS)
+
+sim: setup ## Simulate planners, workers and faults on a virtual clock, SEEDS=2000 or ARGS="..."
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 # Debian packages that some tests need; without them those tests say what they lack.
 test-tools:

@@ -11,6 +11,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
@@ -178,6 +179,19 @@ class Duly:
     def sync(self) -> Sync:
         """The same calls from code that is not async: `app.sync.client.enqueue(...)`."""
         return Sync(self, self._portal)
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that was passed in; None: the database's decides."""
+        return self._clock
+
+    def on(self, store: Store) -> Self:
+        """The same application on a store that is open already, such as one that a test watches."""
+        twin = copy(self)
+        twin._opened = store  # noqa: SLF001 - its own kind
+        for name in ("client", "admin", "sync"):
+            twin.__dict__.pop(name, None)
+        return twin
 
     async def close(self) -> None:
         """Let go of the database; closing twice is fine."""

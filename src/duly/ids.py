@@ -6,7 +6,9 @@ made together sort in the order they are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from secrets import token_bytes
 
@@ -17,23 +19,31 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 MAX_NEW = 1 << 25
 
+Entropy = Callable[[int], bytes]
+_source: ContextVar[tuple[Clock, Entropy]] = ContextVar(
+    "duly_ids", default=(SystemClock(), token_bytes)
+)
 
-def new_id(
-    prefix: str, *, clock: Clock | None = None, entropy: Callable[[int], bytes] = token_bytes
-) -> str:
+
+@contextmanager
+def ids_from(clock: Clock, entropy: Entropy) -> Iterator[None]:
+    """Make ids of this clock and this chance inside the block, so that a simulation replays."""
+    earlier = _source.set((clock, entropy))
+    try:
+        yield
+    finally:
+        _source.reset(earlier)
+
+
+def new_id(prefix: str, *, clock: Clock | None = None, entropy: Entropy | None = None) -> str:
     """The prefix and 32 hexadecimal digits: 48 bits of milliseconds, then 74 of chance."""
-    ms = ((clock or SystemClock()).now() - _EPOCH) // _MS
-    chance = int.from_bytes(entropy(10), "big")
+    ms, chance = _drawn(clock, entropy)
     high, low = chance >> 68, chance & ((1 << 62) - 1)
     return f"{prefix}{ms:012x}{0x7000 | high:04x}{(0b10 << 62) | low:016x}"
 
 
 def new_ids(
-    prefix: str,
-    count: int,
-    *,
-    clock: Clock | None = None,
-    entropy: Callable[[int], bytes] = token_bytes,
+    prefix: str, count: int, *, clock: Clock | None = None, entropy: Entropy | None = None
 ) -> list[str]:
     """Many ids, rising: a counter of 26 bits follows the milliseconds, then 48 of chance.
 
@@ -41,11 +51,17 @@ def new_ids(
     """
     if not 0 <= count <= MAX_NEW:
         raise InvalidInput(f"{count} ids at once; allowed: 0 to {MAX_NEW}")
-    ms = ((clock or SystemClock()).now() - _EPOCH) // _MS
-    chance = int.from_bytes(entropy(10), "big")
+    ms, chance = _drawn(clock, entropy)
     first = (chance >> 48) & (MAX_NEW - 1)
     head, tail = f"{prefix}{ms:012x}", f"{chance & ((1 << 48) - 1):012x}"
     return [
         f"{head}{0x7000_8000 | (number >> 14) << 16 | number & 0x3FFF:08x}{tail}"
         for number in range(first, first + count)
     ]
+
+
+def _drawn(clock: Clock | None, entropy: Entropy | None) -> tuple[int, int]:
+    """Milliseconds since 1970, and 80 bits of chance."""
+    usual_clock, usual_entropy = _source.get()
+    ms = ((clock or usual_clock).now() - _EPOCH) // _MS
+    return ms, int.from_bytes((entropy or usual_entropy)(10), "big")

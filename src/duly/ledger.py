@@ -43,10 +43,10 @@ class OccurrenceState(StrEnum):
 
 _S = OccurrenceState
 # What the planner or a tick may make of a time that comes to it, be it new or given back.
-_COMES = frozenset({_S.PLANNED, _S.DISPATCHING, _S.MISSED})
+_COMES = frozenset({_S.PLANNED, _S.DISPATCHING, _S.MISSED, _S.SKIPPED})
 
 LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
-    None: _COMES | {_S.FIRED, _S.SKIPPED, _S.DENIED, _S.QUARANTINED},
+    None: _COMES | {_S.FIRED, _S.DENIED, _S.QUARANTINED},
     _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
     # Posted again is a transition of its own: it has a new lease.
     # An endpoint's job may have to wait its turn; what nobody will know any more is withdrawn.

@@ -252,6 +252,18 @@ async def test_after_the_drain_limit_handlers_are_cancelled_and_released(any_url
 
 
 @in_loop
+async def test_at_most_once_is_not_given_back_once_it_has_begun(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+    async with app:
+        (begun,) = await enqueue(app, "work.slow", [None], delivery="at_most_once")
+        async with working(app, drain_s=0.02):
+            await gate.until_begun()
+        (job,) = await store.ended(begun)
+        assert (job.state, job.error) == (JobState.DEAD, "stopped before it ended")
+
+
+@in_loop
 async def test_draining_takes_no_processor_time(any_url: str) -> None:
     flow, gate = gated_flow()
     app, store = open_app(any_url, flow)

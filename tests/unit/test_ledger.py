@@ -27,9 +27,9 @@ MATRIX = {
     "failed": "     .  .  x  .  .  .  .  .  .  .",
     "skipped": "    x  .  .  .  .  .  .  .  .  .",
     "missed": "     x  .  .  .  .  .  .  .  .  .",
-    "withdrawn": "  x  x  .  .  .  .  x  .  .  x",
+    "withdrawn": "  x  x  .  .  .  x  x  .  .  x",
     "denied": "     .  .  .  .  .  .  .  .  .  .",
-    "quarantined": "x  x  .  .  .  .  x  .  .  .",
+    "quarantined": "x  x  .  .  .  x  x  .  .  .",
 }
 
 

@@ -27,8 +27,9 @@ _MOST = 1_000
 class Ends:
     """Finishes and progress notes on their way to the store."""
 
-    def __init__(self, store: JobStore, on_ended: OnEnded) -> None:
+    def __init__(self, store: JobStore, on_ended: OnEnded, progress_s: float = 1.0) -> None:
         self._store = store
+        self._progress_s = progress_s
         self._on_ended = on_ended
         self._finishes: list[Finish] = []
         self._notes: dict[JobId, tuple[int, str]] = {}
@@ -56,7 +57,7 @@ class Ends:
         backoff = Backoff()
         try:
             while True:
-                await self._something.wait(1.0)
+                await self._something.wait(self._progress_s)
                 try:
                     await self._store_notes()
                     await self._store_finishes()

@@ -160,6 +160,9 @@ class Slot:
                 return Failed(f"timed out after {job.timeout_ms / 1000:g} s", timed_out=True)
             case "cancel":
                 return Cancelled()
+            case "stop" if job.careful and job.max_attempts == 1:
+                # It has begun, and at most once means that nobody begins it again.
+                return Failed("stopped before it ended", is_final=True)
             case "stop":
                 return Released()
             case "lost":

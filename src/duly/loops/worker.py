@@ -67,6 +67,8 @@ class WorkerOptions:
     careful_s: float = 0.5
     """How often a busy worker keeps a slot free for a job that may not wait in a buffer."""
     heartbeat_s: float = 10.0
+    progress_s: float = 1.0
+    """How often progress is stored while nothing else is."""
     drain_s: float = 30.0
     """How long running handlers may take to end when the worker stops."""
     stubborn_s: float = 10.0
@@ -104,7 +106,7 @@ class Worker:
         self._actions = tuple(sorted(actions))
         self._poll_s = self.options.poll_s if notifies else self.options.quick_poll_s
         self._threads = ThreadPoolExecutor(self.options.slots, "duly-handler")
-        self._ends = Ends(store, self._on_ended)
+        self._ends = Ends(store, self._on_ended, self.options.progress_s)
         self._leases = Leases(
             store,
             self.id,

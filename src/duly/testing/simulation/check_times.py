@@ -1,0 +1,241 @@
+"""What must hold of times: each is accounted for once, by the policy that was in force.
+
+Compares the ledger with the oracle. A row that stands for a run of times accounts for each time
+that the rule of its day had between the first and the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from duly.ledger import Occurrence, OccurrenceState
+from duly.plan_store import PAUSED
+from duly.schedules import Definition, ScheduleId
+from duly.testing.simulation.oracle import FOREVER_MS, Expected, Stretch, expected, stretches
+from duly.testing.simulation.record import Record, RowChange, Violation
+from duly.triggers import Trigger
+
+_S = OccurrenceState
+_MISFIRES = frozenset({"run_once", "skip", "catch_up"})
+
+
+class _Row(NamedTuple):
+    """A row as it stands at the end, and the rule of the day it was written."""
+
+    row: Occurrence
+    rule: Trigger | None
+    is_extra: bool
+
+    def covers(self, nominal_ms: int) -> bool:
+        """Whether it accounts for a time."""
+        if self.row.nominal_ms == nominal_ms:
+            return True
+        is_inside = self.row.is_range and self.row.covers(nominal_ms)
+        return is_inside and self.rule is not None and _has(self.rule, nominal_ms)
+
+
+def covered_once(record: Record) -> Iterator[Violation]:
+    """Every time whose run time came while a schedule was active has one row, rightly so."""
+    for schedule_id, changes in record.schedules.items():
+        rows = _rows(record, schedule_id)
+        for stretch in stretches(changes):
+            if stretch.definition.enabled:
+                last_ms = _last_ms(record, schedule_id, stretch)
+                for each in expected(stretch, record.end_ms):
+                    if each.nominal_ms <= last_ms:
+                        yield from _covered(record, schedule_id, each, rows)
+
+
+def _covered(
+    record: Record, schedule_id: ScheduleId, each: Expected, rows: list[_Row]
+) -> Iterator[Violation]:
+    covering = [row.row for row in rows if row.covers(each.nominal_ms)]
+    if not covering:
+        if not is_left_behind(record, schedule_id, each):
+            yield Violation("uncovered", schedule_id, f"{each.nominal_ms} has no row")
+    elif len(covering) > 1:
+        yield Violation("covered", schedule_id, f"{each.nominal_ms} has {len(covering)} rows")
+    elif (
+        covering[0].state is _S.WITHDRAWN
+        and _is_forgotten(record, schedule_id, each)
+        and not is_left_behind(record, schedule_id, each)
+    ):
+        yield Violation("forgotten", schedule_id, f"{each.nominal_ms} was withdrawn and not again")
+
+
+def is_left_behind(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
+    """Whether a deletion came before any planner got to a time: the index row stood there still."""
+    until_ms = each.stretch.until_ms
+    if not each.stretch.is_deleted:
+        return False
+    before = [hand for hand in record.hands.get(schedule_id, []) if hand.at_ms < until_ms]
+    return bool(before) and (before[-1].nominal_ms or FOREVER_MS) <= each.nominal_ms
+
+
+def left_behind(record: Record) -> int:
+    """How many times have no row because a deletion came before any planner."""
+    count = 0
+    for schedule_id, changes in record.schedules.items():
+        rows = _rows(record, schedule_id)
+        for stretch in stretches(changes):
+            if stretch.definition.enabled and stretch.is_deleted:
+                count += sum(
+                    is_left_behind(record, schedule_id, each)
+                    and not any(row.covers(each.nominal_ms) for row in rows)
+                    for each in expected(stretch, record.end_ms)
+                )
+    return count
+
+
+def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
+    """Whether a time stayed withdrawn although the schedule still has it."""
+    at_ms = record.rows[schedule_id, each.nominal_ms][-1].at_ms
+    if at_ms < each.run_at_ms:
+        return True  # the definition that it belongs to came later, or stayed
+    after = _in_force(record, schedule_id, at_ms)
+    return after is not None and after.enabled and _has(after.trigger, each.nominal_ms)
+
+
+def nothing_unasked(record: Record) -> Iterator[Violation]:
+    """Every row stands for times that the schedule had, or for something that somebody asked."""
+    for schedule_id, changes in record.schedules.items():
+        found = [_with_set_back(record, schedule_id, each) for each in stretches(changes)]
+        wanted = {each.nominal_ms for one in found for each in expected(one, record.end_ms)}
+        for row, _, is_extra in _rows(record, schedule_id):
+            is_due = row.state is not _S.WITHDRAWN and not is_extra
+            # A pause is told by the rule that it ended with, whatever was edited meanwhile.
+            if is_due and row.reason != PAUSED and row.nominal_ms not in wanted:
+                words = f"{row.nominal_ms} is {row.state}, which no rule had then"
+                yield Violation("unasked", schedule_id, words)
+
+
+def _with_set_back(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> Stretch:
+    """The stretch from where the write that began it set the index row back to, if it did."""
+    trigger = stretch.definition.trigger
+    # A time may be withdrawn and planned again in one step: then its row just changes.
+    withdrawn = [
+        nominal_ms
+        for (owner, nominal_ms), changes in record.rows.items()
+        if owner == schedule_id and any(change.at_ms == stretch.since_ms for change in changes[1:])
+    ]
+    kept = [nominal_ms for nominal_ms in withdrawn if _has(trigger, nominal_ms)]
+    since_ms = min((each + trigger.offset_ms - 1 for each in kept), default=stretch.since_ms)
+    return stretch._replace(since_ms=min(since_ms, stretch.since_ms))
+
+
+def policies_kept(record: Record) -> Iterator[Violation]:
+    """What a policy swallowed was its to swallow: missed only when late, skipped by overlap."""
+    for (schedule_id, _), changes in record.rows.items():
+        state: OccurrenceState | None = None
+        for at_ms, row, _ in changes:
+            definition = _in_force(record, schedule_id, at_ms)
+            if row is not None and row.state is not state and definition is not None:
+                yield from _kept(schedule_id, at_ms, row, definition)
+            state = None if row is None else row.state
+
+
+def _kept(
+    schedule_id: ScheduleId, at_ms: int, row: Occurrence, definition: Definition
+) -> Iterator[Violation]:
+    policies = definition.policies
+    if row.state is _S.MISSED and row.reason in _MISFIRES:
+        run_at_ms = row.run_at_ms + row.until_ms - row.nominal_ms
+        if run_at_ms >= at_ms - policies.grace_ms:
+            words = f"{row.until_ms} was missed at {at_ms}, within its grace"
+            yield Violation("missed", schedule_id, words)
+    if row.state is _S.PLANNED and row.reason == "skip":
+        yield Violation("missed", schedule_id, f"{row.nominal_ms} was late, and is to run")
+    if row.state is _S.SKIPPED and policies.overlap == "allow":
+        yield Violation("skipped", schedule_id, f"{row.nominal_ms}, though it may overlap")
+
+
+def pauses_told(record: Record) -> Iterator[Violation]:
+    """Times that came in a pause are missed, once it has ended, or were accounted for before."""
+    for schedule_id, changes in record.schedules.items():
+        found = stretches(changes)
+        rows = _rows(record, schedule_id)
+        for pause, following in pairwise(found):
+            if pause.definition.enabled or not following.definition.enabled:
+                continue
+            for each in expected(pause, record.end_ms):
+                count = sum(row.covers(each.nominal_ms) for row in rows)
+                if count != 1:
+                    words = f"{each.nominal_ms}, in a pause, has {count} rows"
+                    yield Violation("pause", schedule_id, words)
+
+
+def limits_kept(record: Record) -> Iterator[Violation]:
+    """No schedule runs more often than its max_runs."""
+    for schedule_id, changes in record.schedules.items():
+        first = changes[0].schedule
+        most = None if first is None else first.definition.max_runs
+        if most is not None and len(charged := _charged(record, schedule_id)) > most:
+            yield Violation("limit", schedule_id, f"{len(charged)} runs of {most}")
+
+
+def _charged(record: Record, schedule_id: ScheduleId) -> list[int]:
+    """Times that count as runs: planned, and neither taken back nor missed."""
+    return [
+        nominal_ms
+        for (owner, nominal_ms), changes in record.rows.items()
+        if owner == schedule_id and _is_charged(changes)
+    ]
+
+
+def _is_charged(changes: list[RowChange]) -> bool:
+    is_charged = False
+    for _, row, is_extra in changes:
+        if row is None or row.state in (_S.WITHDRAWN, _S.MISSED):
+            is_charged = False
+        elif row.state in (_S.PLANNED, _S.SKIPPED) and not is_extra:
+            is_charged = True
+    return is_charged
+
+
+def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
+    """The last time that a limit on runs left to a schedule, once it had finished by it."""
+    finished_at = [
+        at_ms
+        for at_ms, schedule in record.schedules[schedule_id]
+        if stretch.since_ms <= at_ms < stretch.until_ms
+        and schedule is not None
+        and schedule.state == "finished"
+    ]
+    if stretch.definition.max_runs is None or not finished_at:
+        return FOREVER_MS
+    planned = [
+        nominal_ms
+        for (owner, nominal_ms), changes in record.rows.items()
+        if owner == schedule_id
+        and any(
+            stretch.since_ms <= at_ms <= finished_at[0]
+            and row is not None
+            and row.state in (_S.PLANNED, _S.SKIPPED)
+            for at_ms, row, _ in changes
+        )
+    ]
+    return max(planned, default=0)
+
+
+def _rows(record: Record, schedule_id: ScheduleId) -> list[_Row]:
+    """The ledger of a schedule at the end."""
+    found = []
+    for (owner, _), changes in record.rows.items():
+        at_ms, row, is_extra = changes[-1]
+        if owner == schedule_id and row is not None:
+            definition = _in_force(record, schedule_id, at_ms) if row.is_range else None
+            rule = None if definition is None else definition.trigger
+            found.append(_Row(row, rule, is_extra))
+    return found
+
+
+def _in_force(record: Record, schedule_id: ScheduleId, at_ms: int) -> Definition | None:
+    """The definition after everything that happened up to a time; None: deleted."""
+    found = [each.schedule for each in record.schedules[schedule_id] if each.at_ms <= at_ms]
+    return found[-1].definition if found and found[-1] is not None else None
+
+
+def _has(trigger: Trigger, nominal_ms: int) -> bool:
+    return trigger.next_after_ms(nominal_ms - 1) == nominal_ms

@@ -1,0 +1,136 @@
+"""Fast-forwarding: weeks of an application's own schedules in seconds, for its tests.
+
+Runs the application's handlers at virtual times, on its own memory store, with the production
+planner, worker and keeper. The clock is the application's ManualClock, and has moved afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+
+from duly.app import Duly
+from duly.errors import InvalidInput
+from duly.job_store import JobFilter, Retention
+from duly.jobs import DEFAULT_QUEUE, JobState
+from duly.loops import KeeperOptions, Planner, PlannerOptions, WorkerOptions
+from duly.loops.patience import Signal
+from duly.store import Store
+from duly.stores import MemoryStore
+from duly.testing.clock import ManualClock
+from duly.testing.simulation.loop import VirtualLoop
+from duly.testing.simulation.notes import Notes, Run
+
+_HOUR_S, _DAY_S = 3_600.0, 86_400.0
+_PAGE = 1_000
+_LAST_S = 0.002
+"""What is due at the very end is claimed a moment later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """What happened while time passed."""
+
+    since: datetime
+    until: datetime
+    runs: tuple[Run, ...]
+    """In the order they ended."""
+    waiting: Counter[str]
+    """Jobs that are due and nobody took, by action: none of the flows has it."""
+
+    @property
+    def fires(self) -> Counter[str]:
+        """How many occurrences of each schedule ran, however often each was tried."""
+        ran = {(each.schedule, each.job_id) for each in self.runs}
+        return Counter(schedule for schedule, _ in ran if schedule is not None)
+
+    @property
+    def failures(self) -> tuple[Run, ...]:
+        """Tries after which there is none: the job is dead."""
+        return tuple(each for each in self.runs if each.state is JobState.DEAD)
+
+
+async def fast_forward(
+    app: Duly, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+) -> Forwarded:
+    """Let so much time pass for an application on `memory:` with a ManualClock.
+
+    Everything due is run when its time comes, the last instant included. Sync handlers run one
+    after another; a handler may wait with asyncio.sleep, which takes no time, but not for sockets.
+    """
+    span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    store, clock = app.store, app.clock
+    if not isinstance(store, MemoryStore) or not isinstance(clock, ManualClock):
+        raise InvalidInput(
+            'fast_forward needs Duly("memory:", clock=ManualClock(...)): time cannot be moved for '
+            f"{app.safe_url}"
+        )
+    if span <= timedelta():
+        raise InvalidInput(f"fast_forward by {span}; time moves forward")
+    # On a thread of its own: the loop that this runs in has real time, and cannot be lent.
+    return await asyncio.to_thread(_forward, app, clock, span)
+
+
+def _forward(app: Duly, clock: ManualClock, span: timedelta) -> Forwarded:
+    since = clock.now()
+    loop = VirtualLoop()
+    loop.on_jump = lambda now_s: clock.set(since + timedelta(seconds=now_s))
+    notes = Notes(app.store, clock)
+    waiting = loop.run(_let_pass(app.on(cast(Store, notes)), notes, span.total_seconds()))
+    if clock.now() <= since + span + timedelta(seconds=_LAST_S):
+        clock.set(since + span)
+    return Forwarded(since, clock.now(), tuple(notes.runs), waiting)
+
+
+async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
+    """Run the loops for so long, then let handlers end; gives the jobs that nobody took."""
+    queues = sorted({DEFAULT_QUEUE, *(action.queue for action in app.actions.values())})
+    # Nobody else works on this store, so there is nobody to ask for or to renew against.
+    worker = app.worker(
+        WorkerOptions(
+            queues=tuple(queues),
+            poll_s=_DAY_S,
+            lease_s=7 * _DAY_S,
+            heartbeat_s=_DAY_S,
+            progress_s=_DAY_S,
+            drain_s=_DAY_S,
+        )
+    )
+    retention = Retention(succeeded_ms=int(_HOUR_S * 1_000))
+    keeper = app.keeper(
+        KeeperOptions(period_s=_HOUR_S, silent_worker_s=7 * _DAY_S, retention=retention)
+    )
+    planning = asyncio.create_task(_plan(app.planner(PlannerOptions(look_ahead_s=0)), app.store))
+    others = [asyncio.create_task(worker.run()), asyncio.create_task(keeper.run())]
+    passing = asyncio.create_task(asyncio.sleep(seconds + _LAST_S))
+    # A loop that ends early ends with its error.
+    await asyncio.wait((passing, planning, *others), return_when=asyncio.FIRST_COMPLETED)
+    for task in (passing, planning):
+        task.cancel()
+    worker.stop()
+    keeper.stop()
+    notes.stop()
+    await asyncio.wait((planning, *others))
+    for task in (planning, *others):
+        if not task.cancelled():
+            task.result()
+    left = await app.store.list_jobs(JobFilter(state=JobState.QUEUED), limit=_PAGE)
+    return Counter(job.action for job in left)
+
+
+async def _plan(planner: Planner, store: Store) -> None:
+    """Plan whenever a row is due; between that, rest until one is, or a schedule is written."""
+    written = Signal()
+    end_listening = store.listen(lambda hint: written.set() if hint == "schedules:*" else None)
+    try:
+        while True:
+            report = await planner.run_once()
+            rest_ms = (
+                None if report.next_run_at_ms is None else report.next_run_at_ms - report.now_ms
+            )
+            await written.wait(None if rest_ms is None else max(rest_ms, 1) / 1_000)
+    finally:
+        end_listening()

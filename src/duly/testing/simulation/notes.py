@@ -1,0 +1,92 @@
+"""A store that notes what a worker runs, and lets an idle one wait without asking again and again.
+
+Only for a store that one worker has to itself: then nothing can come without a hint or a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from duly.job_store import ClaimRequest, Claims
+from duly.jobs import JobId, JobState, LeasedJob
+from duly.loops.patience import Signal
+from duly.outcomes import Finish
+from duly.schedules import ScheduleId, binding_key
+from duly.scopes import Scope
+from duly.store import Store
+from duly.testing.clock import ManualClock
+from duly.triggers.instants import from_ms
+
+
+class Run(NamedTuple):
+    """One try of one handler."""
+
+    schedule: str | None
+    """`flow/owner/name`; None: the job was enqueued."""
+    nominal_at: datetime | None
+    began_at: datetime
+    ended_at: datetime
+    state: JobState
+    """What the try led to: `succeeded`, `retrying`, `dead`, ..."""
+    error: str | None
+    job_id: JobId
+
+
+class Notes:
+    """The verbs of a store; those of a worker leave a note."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._begun: dict[JobId, tuple[LeasedJob, datetime]] = {}
+        self._names: dict[str, str] = {}
+        self._news = Signal()
+        self._is_over = False
+        self.runs: list[Run] = []
+        self._end_listening = store.listen(lambda _hint: self._news.set())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def stop(self) -> None:
+        """Let nobody wait any more."""
+        self._end_listening()
+        self._is_over = True
+        self._news.set()
+
+    async def claim_jobs(self, request: ClaimRequest) -> Claims:
+        """Take queued jobs; where there are none, wait until there may be, and look once more."""
+        claims = await self._store.claim_jobs(request)
+        if not claims.jobs and not self._is_over:
+            rest_ms = None if claims.wake_at_ms is None else claims.wake_at_ms - claims.now_ms
+            await self._news.wait(None if rest_ms is None else max(rest_ms, 1) / 1_000)
+            claims = await self._store.claim_jobs(request)
+        for job in claims.jobs:
+            self._begun[job.id] = job, self._clock.now()
+        return claims
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
+        """Store how attempts ended, and note each."""
+        refused = await self._store.finish(finishes)
+        self._news.set()  # a worker that has room again asks for more than it did
+        for each in finishes:
+            if each.job_id not in refused:
+                await self._note(each)
+        return refused
+
+    async def _note(self, end: Finish) -> None:
+        job, began_at = self._begun.pop(end.job_id)
+        nominal_at = None if job.nominal_ms is None else from_ms(job.nominal_ms)
+        name, ended_at = await self._name(job), self._clock.now()
+        self.runs.append(Run(name, nominal_at, began_at, ended_at, end.state, end.error, job.id))
+
+    async def _name(self, job: LeasedJob) -> str | None:
+        """The key of the schedule, from its ledger: it may have been deleted since."""
+        if job.schedule_id is None:
+            return None
+        if job.schedule_id not in self._names:
+            (row,) = await self._store.list_occurrences(ScheduleId(job.schedule_id), limit=1)
+            self._names[job.schedule_id] = binding_key(row.flow, Scope.parse(row.scope), row.name)
+        return self._names[job.schedule_id]

@@ -1,0 +1,62 @@
+"""Which times a schedule should have fired at: a second opinion, from its definitions alone.
+
+Walks each rule from one time to the next over the stretches in which it was in force. It knows
+neither index rows nor planners. A time belongs to the stretch that its run time lies in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from duly.schedules import Definition
+from duly.testing.simulation.record import ScheduleChange
+
+FOREVER_MS = 1 << 60
+
+
+class Stretch(NamedTuple):
+    """A definition, and from when (not included) until when (included) it was in force."""
+
+    since_ms: int
+    until_ms: int
+    definition: Definition
+    is_last: bool
+    """Nothing came after it: no edit, no deletion."""
+    is_deleted: bool = False
+    """It ended with the schedule."""
+
+
+class Expected(NamedTuple):
+    """A nominal time that should be accounted for."""
+
+    nominal_ms: int
+    run_at_ms: int
+    stretch: Stretch
+
+
+def stretches(changes: Sequence[ScheduleChange]) -> list[Stretch]:
+    """The definitions of a schedule one after another, until it was deleted."""
+    found: list[Stretch] = []
+    for at_ms, schedule in changes:
+        if found and found[-1].is_last:
+            found[-1] = found[-1]._replace(until_ms=at_ms, is_last=False)
+        if schedule is None:
+            found[-1] = found[-1]._replace(is_deleted=True)
+            break
+        if found and found[-1].definition == schedule.definition:
+            found[-1] = found[-1]._replace(until_ms=FOREVER_MS, is_last=True)
+        else:
+            found.append(Stretch(at_ms, FOREVER_MS, schedule.definition, is_last=True))
+    return found
+
+
+def expected(stretch: Stretch, end_ms: int) -> Iterator[Expected]:
+    """The times whose run time came while the definition was in force, paused or not."""
+    trigger = stretch.definition.trigger
+    offset_ms = trigger.offset_ms
+    until_ms = min(stretch.until_ms, end_ms)
+    nominal_ms = trigger.next_after_ms(stretch.since_ms - offset_ms)
+    while nominal_ms is not None and nominal_ms + offset_ms <= until_ms:
+        yield Expected(nominal_ms, nominal_ms + offset_ms, stretch)
+        nominal_ms = trigger.next_after_ms(nominal_ms)

@@ -1,0 +1,141 @@
+"""The users of a simulated application: they make, change, pause, delete and push schedules.
+
+They are told by nobody what the loops are doing, and ask again when an answer was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import cast
+
+from duly.errors import BackendUnavailable, Conflict, NotFound
+from duly.plan_store import Backfill
+from duly.resources import ScheduleCollection
+from duly.resources.schedules import ScopedSchedules
+from duly.schedules import Limits, Schedule
+from duly.scopes import SYSTEM, user
+from duly.store import Store
+from duly.testing.simulation.nodes import NodeStore, Surroundings
+from duly.testing.simulation.workload import Drawing
+
+FLOW, ACTION = "simulated", "work"
+_TRIES = 3
+
+
+@dataclass(slots=True)
+class Person:
+    """Somebody in front of the application; never killed, but not always answered."""
+
+    name: str = "person"
+    is_dead: bool = False
+    cut_until_s: float = 0.0
+
+    def die(self, why: str) -> None:
+        """People live on; what they asked for may be lost all the same."""
+
+
+@dataclass(slots=True)
+class People:
+    """What users do, drawn by chance."""
+
+    around: Surroundings
+    draw: Drawing
+    names: tuple[str, ...]
+    pause_s: float
+    """Between two deeds, on average."""
+    store: Store = field(init=False)
+    _requests: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = cast(Store, NodeStore(self.around, Person()))
+
+    async def act(self) -> None:
+        """Do one thing after another, until cancelled."""
+        for name in self.names:
+            await self._try(name, "create")
+        chance = self.around.chance
+        deeds = {
+            "create": 4,
+            "input": 2,
+            "trigger": 2,
+            "policies": 2,
+            "words": 1,
+            "pause": 2,
+            "resume": 4,
+            "delete": 1,
+            "run_now": 2,
+            "backfill": 1,
+            "pause_failing": 2,
+        }
+        while True:
+            await asyncio.sleep(chance.expovariate(1 / self.pause_s))
+            deed = chance.choices(list(deeds), weights=list(deeds.values()))[0]
+            await self._try(chance.choice(self.names), deed)
+
+    async def _try(self, name: str, deed: str) -> None:
+        self._requests += 1
+        request = f"request {self._requests}"
+        self.around.record.note(self.around.clock.now_ms(), "person", f"{deed} {name}")
+        for _ in range(_TRIES):
+            try:
+                await self._do(name, deed, request)
+            except BackendUnavailable:
+                continue
+            except (Conflict, NotFound):
+                pass  # somebody was faster: this person, before an answer was lost
+            return
+
+    async def _do(self, name: str, deed: str, request: str) -> None:
+        mine = self._schedules(name)
+        match deed:
+            case "create":
+                await self._create(mine, name)
+            case "input":
+                await mine.update(name, input=self.draw.input())
+            case "trigger":
+                await mine.update(name, trigger=self.draw.trigger())
+            case "policies":
+                await mine.update(name, policies=self.draw.policies())
+            case "words":
+                await mine.update(name, description=request)
+            case "pause":
+                await mine.pause(name, note=request)
+            case "resume":
+                await mine.resume(name)
+            case "delete":
+                await mine.delete(name)
+            case _:
+                found = await mine.get(name)
+                if found is not None:
+                    await self._push(found, deed, request)
+
+    def _schedules(self, name: str) -> ScopedSchedules:
+        limits = Limits(shortest_interval_ms=1_000)
+        scope = SYSTEM if name.startswith("s") else user("ada")
+        return ScheduleCollection(self.store, FLOW, limits=limits).of(scope)
+
+    async def _create(self, mine: ScopedSchedules, name: str) -> None:
+        draw = self.draw
+        await mine.create(
+            name,
+            draw.trigger(),
+            action=ACTION,
+            input=draw.input(),
+            policies=draw.policies(),
+            max_runs=draw.max_runs(),
+            enabled=self.around.chance.random() < 0.9,
+        )
+
+    async def _push(self, schedule: Schedule, deed: str, request: str) -> None:
+        if deed == "run_now":
+            await self.store.run_now(schedule.id, request)
+        elif deed == "pause_failing":
+            await self.store.pause_failing(schedule.id)
+        else:
+            # Not before the last edit: times of an earlier rule are not this one's.
+            now_ms = self.around.clock.now_ms()
+            if schedule.updated_at_ms < now_ms:
+                await self.store.backfill(
+                    Backfill(schedule.id, schedule.updated_at_ms + 1, now_ms, limit=10)
+                )

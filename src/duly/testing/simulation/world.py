@@ -1,0 +1,247 @@
+"""One simulation: a seed becomes nodes, people and weather, and then a record to check.
+
+Everything that happens follows from the seed: the loop's order, the ways to the store, what fails,
+what people do, how handlers behave, and every id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from duly.clock import Clock
+from duly.context import Context
+from duly.flows import Action, Flow, actions_of
+from duly.ids import ids_from
+from duly.jobs import FINAL
+from duly.loops import KeeperOptions, PlannerOptions, WorkerOptions
+from duly.plan_store import PlanSettings
+from duly.schedules import ScheduleId
+from duly.testing.simulation.faults import CALM, Faults
+from duly.testing.simulation.loop import VirtualClock, VirtualLoop
+from duly.testing.simulation.nodes import Node, NodeOptions, Surroundings
+from duly.testing.simulation.people import ACTION, FLOW, People
+from duly.testing.simulation.record import Record, Start, WatchedStore, short
+from duly.testing.simulation.workload import Drawing
+
+STARTS = (
+    datetime(2026, 3, 29, 0, 57, tzinfo=UTC),  # Berlin: an hour is left out at 01:00
+    datetime(2026, 10, 25, 0, 57, tzinfo=UTC),  # and comes twice
+    datetime(2026, 3, 8, 6, 57, tzinfo=UTC),  # New York
+    datetime(2026, 11, 1, 5, 57, tzinfo=UTC),
+    datetime(2026, 4, 4, 14, 57, tzinfo=UTC),  # Lord Howe: half an hour
+    datetime(2026, 12, 31, 23, 57, tzinfo=UTC),
+)
+_SETTLE_S = 5.0
+_SETTLE_LOOKS = 400
+
+MakeStore = Callable[[Clock, PlanSettings], WatchedStore]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a seed decides before anything happens."""
+
+    start: datetime
+    seconds: float
+    nodes: int
+    faults: Faults
+    names: tuple[str, ...]
+    pause_s: float
+    look_ahead_s: float
+    plans_ahead_s: float
+    lease_s: float
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> Scene:
+        """A small application on a bad day."""
+        return cls(
+            start=chance.choice(STARTS),
+            seconds=chance.uniform(90, 330),
+            nodes=chance.choice((1, 2, 2, 3)),
+            faults=Faults.drawn(chance),
+            names=("s-one", "u-two", "s-three", "u-four", "s-five")[: chance.randint(2, 5)],
+            pause_s=chance.choice((8.0, 30.0, 200.0)),
+            look_ahead_s=chance.choice((0.0, 5.0, 60.0)),
+            plans_ahead_s=chance.choice((0.0, 60.0)),
+            lease_s=chance.choice((4.0, 10.0, 30.0)),
+        )
+
+
+def make_watched(clock: Clock, planning: PlanSettings) -> WatchedStore:
+    """The store that simulations run on."""
+    return WatchedStore(clock, planning=planning)
+
+
+@dataclass(slots=True)
+class Ran:
+    """A simulation that is over."""
+
+    seed: int
+    scene: Scene
+    record: Record
+
+
+def run(seed: int, make_store: MakeStore = make_watched) -> Ran:
+    """Run the simulation of a seed to its quiet end."""
+    chance = random.Random(seed)  # noqa: S311 - it has to repeat itself
+    scene = Scene.drawn(chance)
+    loop = VirtualLoop(chance)
+    clock = VirtualClock(scene.start, loop)
+    store = make_store(clock, PlanSettings(look_ahead_ms=int(scene.plans_ahead_s * 1_000)))
+    around = Surroundings(loop, clock, store, Record(store), chance, scene.faults)
+    with _only_this_chance(chance, clock), _quiet_logs():
+        loop.run(_World(scene, around).play())
+    around.record.end_ms = clock.now_ms()
+    return Ran(seed, scene, around.record)
+
+
+@contextmanager
+def _only_this_chance(chance: random.Random, clock: Clock) -> Iterator[None]:
+    """Let ids, and what draws from the module `random`, follow from the seed too."""
+    state = random.getstate()
+    random.seed(chance.random())
+    try:
+        with ids_from(clock, chance.randbytes):
+            yield
+    finally:
+        random.setstate(state)
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """What goes wrong here is meant to; the trace tells it."""
+    logger = logging.getLogger("duly")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+class _World:
+    def __init__(self, scene: Scene, around: Surroundings) -> None:
+        self._scene = scene
+        self._around = around
+        self._nodes: list[Node] = []
+        self._made = 0
+
+    async def play(self) -> None:
+        scene, around = self._scene, self._around
+        for _ in range(scene.nodes):
+            self._start_node()
+        end = scene.start + timedelta(seconds=scene.seconds)
+        draw = Drawing(around.chance, around.clock.now, end)
+        people = People(around, draw, scene.names, scene.pause_s)
+        troubles = [asyncio.create_task(each) for each in (people.act(), self._kill(), self._cut())]
+        await asyncio.sleep(scene.seconds)
+        await self._calm(troubles)
+        await self._settle()
+        for node in self._nodes:
+            node.stop()
+        for node in self._nodes:
+            await node.ended()
+
+    def _start_node(self) -> None:
+        self._made += 1
+        scene = self._scene
+        options = NodeOptions(
+            PlannerOptions(look_ahead_s=scene.look_ahead_s),
+            WorkerOptions(slots=3, lease_s=scene.lease_s, drain_s=3.0),
+            KeeperOptions(),
+        )
+        node = Node(f"node-{self._made}", self._around, options, _actions)
+        self._nodes.append(node)
+        node.start()
+        self._around.record.note(self._around.clock.now_ms(), node.name, "starts")
+
+    async def _kill(self) -> None:
+        """Let nodes die, or stop, and others take their place."""
+        chance, every_s = self._around.chance, self._scene.faults.death_every_s
+        while True:
+            await asyncio.sleep(1.0 if every_s is None else chance.expovariate(1 / every_s))
+            living = self._living()
+            if every_s is not None and living:
+                node = chance.choice(living)
+                if chance.random() < 0.3:
+                    node.stop()
+                else:
+                    node.die("at some time")
+            if len(self._living()) < self._scene.nodes:
+                await asyncio.sleep(chance.expovariate(1 / max(self._scene.faults.rest_s, 1.0)))
+                self._start_node()
+
+    async def _cut(self) -> None:
+        """Let nodes lose their way to the database for a while."""
+        around, every_s = self._around, self._scene.faults.cut_every_s
+        while every_s is not None:
+            await asyncio.sleep(around.chance.expovariate(1 / every_s))
+            if living := self._living():
+                node = around.chance.choice(living)
+                seconds = around.chance.expovariate(1 / self._scene.faults.cut_s)
+                node.cut_until_s = around.loop.time() + seconds
+                around.record.fault(around.clock.now_ms(), node.name, "cut", f"for {seconds:.1f} s")
+
+    def _living(self) -> list[Node]:
+        return [node for node in self._nodes if not node.is_dead and not node.is_leaving]
+
+    async def _calm(self, troubles: list[asyncio.Task[None]]) -> None:
+        """Let nothing more go wrong, and somebody be there."""
+        for task in troubles:
+            task.cancel()
+        await asyncio.wait(troubles)
+        self._around.faults = CALM
+        for node in self._nodes:
+            node.cut_until_s = 0.0
+        if not self._living():
+            self._start_node()
+
+    async def _settle(self) -> None:
+        """Wait until nothing is left to do; what never ends is for the checks to name."""
+        tables = self._around.store
+        for _ in range(_SETTLE_LOOKS):
+            await asyncio.sleep(_SETTLE_S)
+            jobs = (stored.job for stored in tables.tables.jobs.values())
+            if not tables.tables.rows and all(job.state in FINAL for job in jobs):
+                return
+
+
+def _actions(node: Node) -> Mapping[str, Action]:
+    """The one action of the simulated application, as it runs on a node."""
+    flow = Flow(FLOW)
+    around = node.around
+
+    @flow.action(name=ACTION)
+    async def work(how: dict[str, Any], ctx: Context) -> None:
+        if node.is_dead:
+            await asyncio.Event().wait()  # nobody runs here any more; the slot is on its way out
+        stored = around.store.tables.jobs.get(ctx.job_id)
+        job = None if stored is None else stored.job
+        start = Start(
+            around.clock.now_ms(),
+            node.name,
+            ctx.job_id,
+            None if job is None or job.schedule_id is None else ScheduleId(job.schedule_id),
+            None if job is None else job.nominal_ms,
+        )
+        around.record.starts.append(start)
+        around.record.note(start.at_ms, node.name, f"runs {short(ctx.job_id)}")
+        await _behave(around.chance, how)
+
+    return actions_of([flow])
+
+
+async def _behave(chance: random.Random, how: dict[str, Any]) -> None:
+    if chance.random() < how["hangs"]:
+        await asyncio.sleep(1e6)
+    fails = chance.random() < how["fails"]
+    await asyncio.sleep(chance.expovariate(1 / how["takes_s"]))
+    if fails:
+        raise ValueError("as drawn")

@@ -1,0 +1,338 @@
+"""Bugs that a simulation must find, planted into the memory store one at a time.
+
+Each is a mistake that somebody could make in a database: two steps where one is needed, a
+condition that is left out, a key with too much in it, a hand-over that is forgotten.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from duly.clock import Clock
+from duly.job_store import MAX_SWEEP
+from duly.jobs import Job, JobId, JobState
+from duly.loops import slots
+from duly.occurrences import IndexRow
+from duly.outcomes import Released
+from duly.plan_store import PlanReport, PlanRequest, PlanSettings
+from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.stores.memory import (
+    hand_over,
+    job_claims,
+    job_moves,
+    job_sweeps,
+    plans,
+    schedules,
+    turns,
+)
+from duly.stores.memory.tables import Tables
+from duly.testing.simulation import simulate
+from duly.testing.simulation.record import WatchedStore
+from duly.testing.simulation.world import MakeStore
+from duly.turns import Asking, Turns, decide_turns
+
+SEEDS_MAX = 120
+STEP_S = 0.5
+"""Between two steps that should be one."""
+_move = plans._move
+
+
+class AdvancesFirst(WatchedStore):
+    """Moves the rows in one transaction and writes what fired in the next."""
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        before = self.tables.copy()
+        report = await super().plan_occurrences(request)
+        if not report.planned:
+            return report
+        after = self.tables
+        made = {each: job for each, job in after.jobs.items() if each not in before.jobs}
+        rows = {place: row for place, row in after.ledger.items() if place not in before.ledger}
+        told = {each: after.job_events[each] for each in made}
+        for place in rows:
+            del after.ledger[place]
+        for job_id in made:
+            del after.jobs[job_id], after.job_events[job_id], after.attempts[job_id]
+        after.running = before.running
+        await asyncio.sleep(STEP_S)
+        self.tables.ledger.update(rows)
+        self.tables.jobs.update(made)
+        self.tables.job_events.update(told)
+        self.tables.attempts.update(dict.fromkeys(made, ()))
+        return report
+
+
+class ComparesNothing(WatchedStore):
+    """Writes rows as it has read them, whatever happened since, and asks no ledger."""
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        read = dict(self.tables.rows)
+        await asyncio.sleep(STEP_S)
+        self.tables.rows.update({key: row for key, row in read.items() if key in self.tables.rows})
+        return await super().plan_occurrences(request)
+
+
+def _all_free(
+    _tables: Tables, _trigger: str, occurrences: Sequence[PlannedOccurrence]
+) -> list[PlannedOccurrence]:
+    return list(occurrences)
+
+
+def _by_run_time(
+    tables: Tables, trigger: str, occurrences: Sequence[PlannedOccurrence]
+) -> list[PlannedOccurrence]:
+    """The spread goes into the key of the ledger."""
+    return [
+        each if each.until_ms != each.nominal_ms else _moved(each)
+        for each in hand_over.free_ones(tables, trigger, occurrences)
+    ]
+
+
+def _moved(each: PlannedOccurrence) -> PlannedOccurrence:
+    return each._replace(nominal_ms=each.run_at_ms, until_ms=each.run_at_ms)
+
+
+def _overreaching(
+    tables: Tables, trigger: str, occurrences: Sequence[PlannedOccurrence]
+) -> list[PlannedOccurrence]:
+    return [
+        each._replace(nominal_ms=each.nominal_ms - (each.until_ms - each.nominal_ms))
+        for each in hand_over.free_ones(tables, trigger, occurrences)
+    ]
+
+
+def _keep_marker(_tables: Tables, _now_ms: int, _job: Job) -> None:
+    """Nobody is next."""
+
+
+def _drop_marker(tables: Tables, _now_ms: int, job: Job) -> None:
+    """Free, but the first in line is not told."""
+    if job.schedule_id is not None and tables.running.get(job.schedule_id) == job.id:
+        del tables.running[job.schedule_id]
+
+
+def _held_by_anybody(tables: Tables, job_id: JobId, _fence: int) -> Job | None:
+    stored = tables.jobs.get(job_id)
+    is_running = stored is not None and stored.job.state == JobState.PROCESSING
+    return stored.job if stored is not None and is_running else None
+
+
+def _withdraw_nothing(*_: object, **__: object) -> list[object]:
+    return []
+
+
+def _all_late(rows: Sequence[IndexRow], now_ms: int, until_ms: int) -> list[Plan]:
+    return plan_many(rows, now_ms + 120_000, until_ms)
+
+
+def _early(tables: Tables, now_ms: int, limit: int, queues: Sequence[str] | None = None) -> int:
+    return job_sweeps.promote_due(tables, now_ms + 3_000, limit, queues)
+
+
+def _uncounted(step: hand_over.Step, row: IndexRow, planned: Plan) -> None:
+    _move(step, row, planned._replace(runs_left=row.runs_left))
+
+
+def _lose_silently(tables: Tables, _now_ms: int, job: Job) -> None:
+    """The state changes, and no event says so."""
+    job_moves.put(
+        tables,
+        replace(job, state=JobState.QUEUED, worker=None, lease_until_ms=None, is_careful=True),
+    )
+
+
+def _queue_again(_job: object) -> tuple[JobState, ...]:
+    return (JobState.QUEUED,)
+
+
+def _release(_slot: object, why: str, _job: object) -> Released | None:
+    return None if why == "lost" else Released()
+
+
+def _see_nobody(
+    asking: Sequence[Asking], _holder: JobId | None, _line: Sequence[Asking] = ()
+) -> Turns:
+    return decide_turns(asking, None)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """What should be done here is left out."""
+
+
+class Refuses(WatchedStore):
+    """Raises what no store may raise."""
+
+    async def promote_due(self, limit: int = MAX_SWEEP) -> int:
+        if self.tables.jobs:
+            raise ValueError("the driver says no")
+        return await super().promote_due(limit)
+
+
+Plant = Callable[[pytest.MonkeyPatch], MakeStore]
+
+
+def store_of(kind: type[WatchedStore]) -> MakeStore:
+    """What makes stores of a kind."""
+
+    def make(clock: Clock, planning: PlanSettings) -> WatchedStore:
+        return kind(clock, planning=planning)
+
+    return make
+
+
+def advance_before_ledger(_patch: pytest.MonkeyPatch) -> MakeStore:
+    """(a) A crash between the two steps loses the occurrence."""
+    return store_of(AdvancesFirst)
+
+
+def no_compare_and_set(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(b) Two planners hand the same occurrence over."""
+    patch.setattr(plans, "free_ones", _all_free)
+    return store_of(ComparesNothing)
+
+
+def spread_in_the_key(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(c) The ledger no longer knows a time when it sees it again."""
+    patch.setattr(plans, "free_ones", _by_run_time)
+    return store_of(WatchedStore)
+
+
+def marker_kept(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(d) A schedule that has run once never runs again."""
+    patch.setattr(job_moves, "_give_back", _keep_marker)
+    return store_of(WatchedStore)
+
+
+def marker_not_handed_over(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(d) Who stands in line stands there for ever."""
+    patch.setattr(job_moves, "_give_back", _drop_marker)
+    return store_of(WatchedStore)
+
+
+def fence_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(e) A worker that was given up ends what another is doing."""
+    patch.setattr(job_moves, "held", _held_by_anybody)
+    return store_of(WatchedStore)
+
+
+def withdrawal_forgotten(patch: pytest.MonkeyPatch) -> MakeStore:
+    """(f) What was planned ahead runs although the schedule was changed."""
+    patch.setattr(schedules, "withdraw", _withdraw_nothing)
+    return store_of(WatchedStore)
+
+
+def range_too_long(patch: pytest.MonkeyPatch) -> MakeStore:
+    """A run of missed times begins with one that has its own row."""
+    patch.setattr(plans, "free_ones", _overreaching)
+    return store_of(WatchedStore)
+
+
+def grace_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
+    """What is on time is called late."""
+    patch.setattr(plans, "plan_many", _all_late)
+    return store_of(WatchedStore)
+
+
+def promoted_early(patch: pytest.MonkeyPatch) -> MakeStore:
+    """Jobs are queued before their time."""
+    patch.setattr(job_claims, "promote_due", _early)
+    return store_of(WatchedStore)
+
+
+def runs_not_counted(patch: pytest.MonkeyPatch) -> MakeStore:
+    """max_runs means nothing."""
+    patch.setattr(plans, "_move", _uncounted)
+    return store_of(WatchedStore)
+
+
+def loss_without_event(patch: pytest.MonkeyPatch) -> MakeStore:
+    """A job changes its state behind its history."""
+    patch.setattr(job_sweeps, "_lose", _lose_silently)
+    return store_of(WatchedStore)
+
+
+def lost_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
+    """at_most_once runs again when its worker was lost."""
+    patch.setattr(job_sweeps, "decide_loss", _queue_again)
+    return store_of(WatchedStore)
+
+
+def stopped_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
+    """at_most_once runs again when its worker was stopped."""
+    patch.setattr(slots.Slot, "_interrupted", _release)
+    return store_of(WatchedStore)
+
+
+def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
+    """Everybody takes the marker, whoever has it."""
+    patch.setattr(turns, "decide_turns", _see_nobody)
+    return store_of(WatchedStore)
+
+
+def always_a_turn(patch: pytest.MonkeyPatch) -> MakeStore:
+    """A schedule that allows overlap is treated like one that does not."""
+    patch.setattr(hand_over, "_turn", lambda *_: "asks")
+    patch.setattr(turns, "_asking", lambda job: Asking(job.id, "asks", "skip"))
+    return store_of(WatchedStore)
+
+
+def pause_not_told(patch: pytest.MonkeyPatch) -> MakeStore:
+    """Nobody writes down what a pause swallowed."""
+    patch.setattr(schedules, "write_pause", _nothing)
+    return store_of(WatchedStore)
+
+
+def hand_not_set_back(patch: pytest.MonkeyPatch) -> MakeStore:
+    """What an edit took back is never planned again."""
+    patch.setattr(schedules, "_set_back", lambda stored, row, *_: (stored, row))
+    return store_of(WatchedStore)
+
+
+def ledger_left_behind(patch: pytest.MonkeyPatch) -> MakeStore:
+    """The ledger does not follow the jobs."""
+    patch.setattr(job_moves, "follow_job", _nothing)
+    return store_of(WatchedStore)
+
+
+def unknown_error(_patch: pytest.MonkeyPatch) -> MakeStore:
+    """A loop ends by an error that no loop expects."""
+    return store_of(Refuses)
+
+
+BUGS: tuple[tuple[Plant, frozenset[str]], ...] = (
+    (advance_before_ledger, frozenset({"uncovered"})),
+    (no_compare_and_set, frozenset({"doubled"})),
+    (spread_in_the_key, frozenset({"unasked", "uncovered"})),
+    (marker_kept, frozenset({"marker", "unended"})),
+    (marker_not_handed_over, frozenset({"unended"})),
+    (fence_ignored, frozenset({"fence"})),
+    (withdrawal_forgotten, frozenset({"unasked"})),
+    (range_too_long, frozenset({"covered"})),
+    (grace_ignored, frozenset({"missed"})),
+    (promoted_early, frozenset({"early"})),
+    (runs_not_counted, frozenset({"limit"})),
+    (loss_without_event, frozenset({"history"})),
+    (lost_is_tried_again, frozenset({"doubled"})),
+    (stopped_is_tried_again, frozenset({"doubled"})),
+    (marker_not_seen, frozenset({"overlap"})),
+    (always_a_turn, frozenset({"skipped"})),
+    (pause_not_told, frozenset({"pause"})),
+    (hand_not_set_back, frozenset({"forgotten", "uncovered"})),
+    (ledger_left_behind, frozenset({"ledger"})),
+    (unknown_error, frozenset({"error"})),
+)
+"""Each with promises that it breaks; one of them must be named."""
+
+
+def seeds_until_caught(plant: Plant, promises: frozenset[str]) -> tuple[int | None, set[str]]:
+    """How many seeds it takes until one of the promises is seen broken, and what was broken."""
+    broken: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        make_store = plant(patch)
+        for seed in range(SEEDS_MAX):
+            broken |= {each.promise for each in simulate(seed, make_store).violations}
+            if broken & promises:
+                return seed + 1, broken
+    return None, broken

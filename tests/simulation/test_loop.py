@@ -1,0 +1,110 @@
+"""The virtual loop: time is a number, order is chance, and nothing is left behind."""
+
+import asyncio
+import random
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from duly.ids import ids_from, new_id, new_ids
+from duly.testing.clock import ManualClock
+from duly.testing.simulation.loop import NothingLeft, VirtualClock, VirtualLoop
+
+START = datetime(2026, 3, 2, 12, tzinfo=UTC)
+A_DAY_S, A_WEEK_S = 86_400.0, 604_800.0
+
+
+async def turns(count: int) -> list[int]:
+    """Numbers in the order in which tasks that are ready together came to run."""
+    order: list[int] = []
+
+    async def come(number: int) -> None:
+        await asyncio.sleep(0)
+        order.append(number)
+
+    await asyncio.gather(*(come(number) for number in range(count)))
+    return order
+
+
+def test_waiting_for_a_week_is_a_jump() -> None:
+    loop = VirtualLoop()
+    clock = VirtualClock(START, loop)
+    skewed = VirtualClock(START, loop, skew_s=-60)
+    jumps: list[float] = []
+    loop.on_jump = jumps.append
+    loop.run(asyncio.sleep(A_WEEK_S))
+    assert clock.now() == START + timedelta(days=7)
+    assert skewed.now() == START + timedelta(days=7, minutes=-1)
+    assert jumps[-1] == A_WEEK_S
+
+
+def test_timers_ring_in_their_order_at_their_times() -> None:
+    loop = VirtualLoop(random.Random(3))
+    rang: list[tuple[float, str]] = []
+
+    def ring(name: str) -> None:
+        rang.append((loop.time(), name))
+
+    async def main() -> None:
+        for after_s, name in ((7.5, "late"), (0.25, "early"), (3.0, "between")):
+            loop.call_later(after_s, ring, name)
+        await asyncio.sleep(A_WEEK_S)
+
+    loop.run(main())
+    assert rang == [(0.25, "early"), (3.0, "between"), (7.5, "late")]
+
+
+def test_chance_decides_the_order_and_repeats_itself() -> None:
+    plain = VirtualLoop().run(turns(9))
+    orders = {seed: VirtualLoop(random.Random(seed)).run(turns(9)) for seed in range(5)}
+    assert plain == list(range(9))
+    assert len({tuple(order) for order in orders.values()}) == 5
+    assert all(sorted(order) == plain for order in orders.values())
+    assert VirtualLoop(random.Random(3)).run(turns(9)) == orders[3]
+
+
+def test_functions_for_threads_run_here() -> None:
+    here = threading.get_ident()
+
+    async def main() -> int:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 // 0)
+        return await asyncio.to_thread(threading.get_ident)
+
+    assert VirtualLoop().run(main()) == here
+
+
+def test_waiting_for_nobody_is_an_error() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(NothingLeft):
+        VirtualLoop().run(main())
+
+
+def test_tasks_are_ended_with_the_loop() -> None:
+    ended: list[str] = []
+
+    async def stay() -> None:
+        try:
+            await asyncio.sleep(A_WEEK_S)
+        finally:
+            ended.append("cancelled")
+
+    async def main() -> None:
+        task = asyncio.create_task(stay())
+        await asyncio.sleep(A_DAY_S)
+        assert not task.done()
+
+    VirtualLoop().run(main())
+    assert ended == ["cancelled"]
+
+
+def test_ids_follow_from_a_clock_and_a_chance() -> None:
+    def drawn() -> list[str]:
+        with ids_from(ManualClock(START), random.Random(5).randbytes):
+            return [new_id("job_"), *new_ids("job_", 2)]
+
+    assert drawn() == drawn()
+    assert new_id("job_") != new_id("job_"), "outside, chance is the machine's again"
