@@ -9,6 +9,7 @@ from duly.cli.demo import demo
 from duly.cli.explain import explain
 from duly.cli.run import run
 from duly.cli.schema import schema
+from duly.cli.tick import tick
 
 __all__ = ["main"]
 
@@ -30,3 +31,4 @@ main.add_command(explain)
 main.add_command(demo)
 main.add_command(run)
 main.add_command(schema)
+main.add_command(tick)
