@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-faults soak sim test-tools check format bench-triggers bench-index bench-jobs lock clean
+.PHONY: help setup demo test test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-dispatch lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ soak: setup ## Kill planners and workers every second under load, and count ever
 sim: setup ## Simulate planners, workers and faults on a virtual clock, SEEDS=2000 or ARGS="..."
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
+test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, options through ARGS="..."
+	@$(BIN)/python -m tests.fleet $(ARGS)
+
 # Debian packages that some tests need; without them those tests say what they lack.
 test-tools:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -73,6 +76,9 @@ bench-index: setup ## Measure claims beside the bare drivers and APScheduler
 
 bench-jobs: setup ## Measure the queue beside other queues (about 12 minutes, peers from PyPI and npm)
 	@$(BIN)/python benchmarks/jobs.py $(ARGS)
+
+bench-dispatch: setup ## Measure the tick beside loops with httpx
+	@$(BIN)/python benchmarks/dispatch.py $(ARGS)
 
 # The lock holds names, versions and hashes only, so it installs from any registry.
 lock: ## Make requirements-dev.txt anew from requirements-dev.in

@@ -9,6 +9,16 @@ from duly.app import Duly, ensure_schedule
 from duly.client import Client
 from duly.clock import Clock, SystemClock
 from duly.context import Context
+from duly.dispatch import (
+    BodyLimits,
+    Gateway,
+    HttpOptions,
+    ResolveContext,
+    TickOptions,
+    hmac_sha1,
+    hmac_sha256,
+    standard_webhooks,
+)
 from duly.errors import (
     BackendUnavailable,
     Conflict,
@@ -49,6 +59,7 @@ from duly.triggers import (
     parse_trigger,
     weekly,
 )
+from duly.webhooks import Routed, attribute_of
 
 __all__ = [
     "Abort",
@@ -56,6 +67,7 @@ __all__ = [
     "Action",
     "Admin",
     "BackendUnavailable",
+    "BodyLimits",
     "Claimed",
     "Client",
     "Clock",
@@ -70,6 +82,8 @@ __all__ = [
     "ExplainedTime",
     "Explanation",
     "Flow",
+    "Gateway",
+    "HttpOptions",
     "IndexRow",
     "InvalidInput",
     "InvalidInstant",
@@ -88,10 +102,12 @@ __all__ = [
     "Policies",
     "Principal",
     "QueueSettings",
+    "ResolveContext",
     "ResourceCollection",
     "ResourceKind",
     "Retention",
     "RetryPolicy",
+    "Routed",
     "SYSTEM",
     "ScheduleCollection",
     "ScheduleConfig",
@@ -101,17 +117,22 @@ __all__ = [
     "Settings",
     "Store",
     "SystemClock",
+    "TickOptions",
     "Trigger",
     "UnknownTrigger",
     "Weekly",
     "WorkerOptions",
+    "attribute_of",
     "cron",
     "ensure_schedule",
     "every",
+    "hmac_sha1",
+    "hmac_sha256",
     "next_after_many",
     "once",
     "open_store",
     "parse_trigger",
+    "standard_webhooks",
     "user",
     "weekly",
     "workspace",

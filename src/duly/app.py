@@ -15,13 +15,15 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from duly.acting import Acting, Reach
 from duly.admin import Admin
 from duly.client import Client
-from duly.clock import Clock
+from duly.clock import Clock, SystemClock
 from duly.context import Authorize, Calls
+from duly.dispatch.options import HttpOptions
+from duly.dispatch_store import DispatchStore
 from duly.errors import InvalidInput
 from duly.flows import Action, Flow, actions_of
 from duly.loops import (
@@ -44,6 +46,10 @@ from duly.store import Store
 from duly.stores import open_store
 from duly.triggers import every
 
+if TYPE_CHECKING:
+    from duly.dispatch.tick import Tick
+    from duly.server.app import Surface
+
 log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -64,7 +70,8 @@ class Duly:
         **store_options: Any,
     ) -> None:
         """`authorize(principal, schedule)`, which may be async, is asked before a schedule's job
-        starts; whatever else is named goes to open_store().
+        starts; `http=HttpOptions(...)` is about the HTTP surface; whatever else is named goes to
+        open_store().
         """
         self.url = url
         self.flows = tuple(flows)
@@ -73,9 +80,11 @@ class Duly:
         self._clock = clock
         self._aging_ms = int(priority_aging_s * 1000)
         self._look_ahead_s = look_ahead_s
+        self.http: HttpOptions = store_options.pop("http", None) or HttpOptions()
         self._store_options = store_options
         self._opening = Lock()
         self._opened: Store | None = None
+        self._tick: Tick | None = None
 
     @property
     def store(self) -> Store:
@@ -172,6 +181,43 @@ class Duly:
         return Calls(Reach(self.store, self.schedules, self.client.enqueue), self.authorize)
 
     @cached_property
+    def asgi(self) -> Surface:
+        """The HTTP surface, to be served alone or mounted in any ASGI application."""
+        # Starlette takes a while to import, and a worker never needs it.
+        from duly.server.app import Surface
+
+        return Surface(self)
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is, where the database is not asked."""
+        return SystemClock() if self._clock is None else self._clock
+
+    async def ready(self) -> Store:
+        """The store, opened off the loop if it was not yet."""
+        opened = self._opened
+        return await asyncio.to_thread(lambda: self.store) if opened is None else opened
+
+    async def ticker(self) -> Tick:
+        """The tick of this application's flows, which posts to its base URL."""
+        if self._tick is None:
+            self._tick = self.tick(await self.ready())
+        return self._tick
+
+    async def close_ticker(self) -> None:
+        """Let go of the tick's connections; close() does it, too."""
+        tick, self._tick = self._tick, None
+        if tick is not None:
+            await tick.close()
+
+    def tick(self, store: DispatchStore, url: str | None = None) -> Tick:
+        """A tick of its own that posts to another URL."""
+        from duly.dispatch.tick import Tick, place_of
+
+        place = place_of(self.http, tuple(flow.name for flow in self.flows), url)
+        return Tick(store, place, self.http.tick, clock=self._clock)
+
+    @cached_property
     def _portal(self) -> Portal:
         return Portal()
 
@@ -199,6 +245,7 @@ class Duly:
             store, self._opened = self._opened, None
             for name in ("client", "admin"):
                 self.__dict__.pop(name, None)
+        await self.close_ticker()
         if store is not None:
             await store.close()
 

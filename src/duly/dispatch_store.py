@@ -110,6 +110,8 @@ class Overlapped:
     """The overlap policy skipped it; the ledger says so, no key is taken."""
 
     reason: str
+    holder: JobId
+    """The job that is in the way."""
 
 
 class DispatchStore(Protocol):

@@ -25,6 +25,7 @@ from duly.retries import RetryPolicy
 from duly.schedules import DEFAULT_LIMITS, Limits
 from duly.scopes import SYSTEM, check_flow, dispatch_id
 from duly.static_schedules import StaticOptions, StaticSchedule, declare
+from duly.webhooks import Route, Routed, Verify, Webhook
 
 Resolve = Callable[..., ScheduleConfig | Awaitable[ScheduleConfig | None] | None]
 ResolveT = TypeVar("ResolveT", bound=Resolve)
@@ -135,6 +136,7 @@ class Flow:
         self.statics: dict[str, StaticSchedule] = {}
         """Schedules declared by the code, by name; all of the system's scope."""
         self.resolver: Resolve | None = None
+        self.webhooks: dict[str, Webhook] = {}
 
     @overload
     def action(self, function: Callable[..., Any], /) -> Action: ...
@@ -227,6 +229,34 @@ class Flow:
         """An input as the action stores it; InvalidInput where it does not fit."""
         found = self.actions.get(action)
         return given if found is None else msgspec.json.decode(found.encode(given))
+
+    def webhook(
+        self,
+        name: str,
+        *,
+        verify: Verify,
+        route: Route,
+        delivery_id: str = "webhook-id",
+        fan_out: bool = False,
+        input: Callable[[Routed], object] | None = None,  # noqa: A002
+    ) -> Callable[[Callable[..., Any] | Action], Action]:
+        """Make a function the action of a webhook, run as the owner of what the delivery is about.
+
+        `delivery_id` is the header that is unique to a delivery; `input` makes the action's input
+        from the delivery and the document it found, else the input is the body.
+        """
+        check_flow(name)
+        if name in self.webhooks:
+            raise InvalidInput(f"flow {self.name} has a webhook {name} already")
+
+        def add(function: Callable[..., Any] | Action) -> Action:
+            action = function if isinstance(function, Action) else self.action(function)
+            short = action.name.partition(".")[2]
+            header = delivery_id.lower()
+            self.webhooks[name] = Webhook(name, short, verify, route, header, fan_out, input)
+            return action
+
+        return add
 
 
 def actions_of(flows: Collection[Flow]) -> dict[str, Action]:

@@ -18,6 +18,7 @@ from duly.cli.run import run
 from duly.cli.schedule_steps import STEPS
 from duly.cli.schedules import schedules
 from duly.cli.schema import schema
+from duly.cli.tick import tick
 from duly.cli.workers import workers
 
 __all__ = ["main"]
@@ -52,6 +53,7 @@ for _command in (
     run,
     schedules,
     schema,
+    tick,
     workers,
 ):
     main.add_command(_command)

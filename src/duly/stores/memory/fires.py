@@ -65,7 +65,8 @@ def _make(
     if why is not None:
         skipped = replace(occurrence, state=_S.SKIPPED, reason=why, job_id=None, ended_at_ms=now_ms)
         ledger.put(tables, skipped)
-        return Overlapped(why)
+        assert decided.holder is not None
+        return Overlapped(why, decided.holder)
     ledger.put(tables, occurrence)
     job_rows.insert_one(tables, now_ms, replace(job, in_line=job.id in decided.in_line))
     _begin(tables, now_ms, job.id, occurrence)

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Row
 
 from duly.dispatch_store import Duplicate, Fire, Fired, Overlapped
-from duly.jobs import NewJob
+from duly.jobs import JobId, NewJob
 from duly.ledger import OccurrenceState
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
@@ -69,9 +69,15 @@ def _hand_over(db: Db, request: Fire, now_ms: int) -> Fired | Duplicate | Overla
     standing = _covering(db, *time)
     assert standing is not None
     if handed.skipped:
-        return Overlapped(standing.reason)
+        return Overlapped(standing.reason, _holder(db, time[0]))
     # The same call may have been made twice at once.
     return Fired(job.id) if standing.job_id == job.id else Duplicate(standing.job_id)
+
+
+def _holder(db: Db, schedule_id: str) -> JobId:
+    """Who has the running marker: whatever is skipped was skipped for it, in this transaction."""
+    statement = "SELECT job_id FROM {p}running WHERE schedule_id = :schedule_id"
+    return JobId(db.run(statement, schedule_id=schedule_id).scalar_one())
 
 
 def _covering(db: Db, schedule_id: str, nominal_ms: int) -> Row[Any] | None:

@@ -84,6 +84,7 @@ class FireTurnCases(StoreConformance):
         answer = await fire(store, "j2", **SKIP)
         assert isinstance(answer, Overlapped)
         assert "j1" in answer.reason
+        assert answer.holder == J1
         _, skipped = await ledger(store)
         assert (skipped.state.value, skipped.reason) == ("skipped", answer.reason)
         assert (skipped.job_id, skipped.ended_at_ms, skipped.fired_at_ms) == (None, AT_MS, None)
@@ -117,6 +118,7 @@ class FireTurnCases(StoreConformance):
         assert await states(store) == ["fired", "planned"]
         third = await fire(store, "j3", nominal_ms=NEXT_MS + 1, **BUFFER)
         assert isinstance(third, Overlapped)
+        assert third.holder == J1
         assert await finish_next(store) == J1
         assert await finish_next(store) == J2
         assert await states(store) == ["succeeded", "succeeded", "skipped"]

@@ -1,0 +1,87 @@
+"""`duly tick`: post an application's due schedules to where it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from contextlib import suppress
+
+import click
+
+from duly.app import Duly
+from duly.cli.failures import explain_failures
+from duly.cli.run import find_app
+from duly.dispatch.tick import Tick, TickReport
+from duly.errors import BackendUnavailable
+
+
+@click.command()
+@click.argument("application", metavar="MODULE:NAME")
+@click.option("--url", help="Where the application answers; else DULY_BASE_URL.")
+@click.option("--period", default=10.0, show_default=True, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Post what is due now, print how it went, and end.")
+@explain_failures
+def tick(application: str, url: str | None, period: float, once: bool) -> None:
+    """Post schedules of hand-over `http` as they come due, until SIGTERM or Ctrl-C.
+
+    MODULE:NAME is where its Duly object is. Start as many as you like: they share the work through
+    the database. The secret is the first of DULY_DISPATCH_SECRETS.
+
+    \b
+    Examples:
+      duly tick reminders:app --url https://app.example.org
+      duly tick reminders:app --url http://127.0.0.1:8000 --once
+    """
+    if not 0.1 <= period <= 3_600:
+        raise click.BadParameter("allowed: 0.1 to 3600 seconds", param_hint="--period")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    asyncio.run(_run(find_app(application), url, None if once else period))
+
+
+async def _run(app: Duly, url: str | None, period: float | None) -> None:
+    async with app:
+        tick = app.tick(await app.ready(), url)
+        try:
+            if period is None:
+                click.echo(_words(await _drain(tick)))
+            else:
+                await _repeat(tick, period)
+        finally:
+            await tick.close()
+
+
+async def _repeat(tick: Tick, period: float) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # not on every platform
+            loop.add_signal_handler(number, stopping.set)
+    while not stopping.is_set():
+        try:
+            report = await _drain(tick, stopping)
+            if report.posted:
+                click.echo(_words(report))
+        except BackendUnavailable as error:
+            click.echo(f"duly: {error}", err=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(period):
+                await stopping.wait()
+
+
+async def _drain(tick: Tick, stopping: asyncio.Event | None = None) -> TickReport:
+    """Tick until nothing is due."""
+    total = TickReport()
+    while stopping is None or not stopping.is_set():
+        report = await tick.run_once()
+        total = total + report
+        if report.posted < tick.most:
+            break
+    return total
+
+
+def _words(report: TickReport) -> str:
+    return (
+        f"posted {report.posted}: {report.closed} taken, {report.again} to be posted again, "
+        f"{report.failed} failed"
+    )

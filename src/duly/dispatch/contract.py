@@ -1,0 +1,175 @@
+"""The dispatch contract: every answer it gives, and the decisions that need no store. Pure.
+
+Takes the parts of a request; gives values, or raises a Refusal that carries the answer. The order
+of the checks is the dispatcher's; what each of them says stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from duly.dispatch.ids import DispatchId, read_id
+from duly.errors import InvalidInput, InvalidInstant
+from duly.jobs import MAX_TEXT, JobId, check_text
+from duly.triggers import Trigger
+from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms, to_ms
+
+Origin = Literal["static", "dynamic"]
+MAX_MESSAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a caller gets: a status, and a body that JSON can say."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """An answer that ends the checks."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """A request as it came: the id still encoded, the body unread."""
+
+    flow: str
+    schedule_id: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class Words(msgspec.Struct, frozen=True, rename="camel"):
+    """The body, every part of which may be absent."""
+
+    nominal_fire_time: str | None = None
+    """ISO-8601 with a zone: which occurrence this is. None: the request is its own."""
+    idempotency_key: str | None = None
+    flow: str | None = None
+    """Where they are there, flow and id must be those of the URL."""
+    schedule_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the body asked for, checked."""
+
+    nominal_ms: int | None
+    key: str | None
+    is_aimed: bool
+    """Whether the body says which schedule it is for."""
+
+
+def accepted(target: DispatchId, origin: Origin, job_id: JobId) -> Answer:
+    """The job is made."""
+    body = {"scheduleId": target.text, "origin": origin, "requestId": job_id}
+    return Answer(202, {"status": "accepted", **body})
+
+
+def duplicate(target: DispatchId) -> Answer:
+    """It was dispatched before."""
+    return Answer(200, {"status": "duplicate", "scheduleId": target.text})
+
+
+def skipped(in_flight: JobId) -> Answer:
+    """The overlap policy let it go: another request had not ended."""
+    return Answer(200, {"status": "skipped", "reason": "in_flight", "requestId": in_flight})
+
+
+def refusal(status: int, error: str, message: str | None = None) -> Refusal:
+    """An answer that says what was wrong, in one word and, where it helps, in a sentence."""
+    body = {"error": error}
+    if message is not None:
+        body["message"] = message[:MAX_MESSAGE]
+    return Refusal(Answer(status, body))
+
+
+def unauthorized() -> Refusal:
+    """The same for whatever is asked by somebody unknown."""
+    answer = Answer(401, {"error": "unauthorized"}, {"www-authenticate": "Bearer"})
+    return Refusal(answer)
+
+
+def read_target(raw: str) -> DispatchId:
+    """The id of the URL."""
+    target = read_id(raw)
+    if target is None:
+        raise refusal(400, "invalid_schedule_id")
+    return target
+
+
+def read_body(body: bytes, flow: str, target: DispatchId) -> Asked:
+    """What the body asks for; an empty one asks for nothing in particular."""
+    if not body.strip():
+        return Asked(None, None, is_aimed=False)
+    try:
+        words = msgspec.json.decode(body, type=Words)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal(400, "invalid_body", f"the body must be a JSON object: {error}") from None
+    if words.flow not in (None, flow) or not _is_for(words.schedule_id, target):
+        raise refusal(400, "invalid_body", "flow and scheduleId must be those of the URL")
+    if words.idempotency_key is not None:
+        try:
+            check_text("idempotencyKey", words.idempotency_key)
+        except InvalidInput as error:
+            raise refusal(400, "invalid_body", str(error)) from None
+    is_aimed = words.flow is not None and words.schedule_id is not None
+    return Asked(_nominal_ms(words.nominal_fire_time), words.idempotency_key, is_aimed)
+
+
+def _is_for(text: str | None, target: DispatchId) -> bool:
+    # Proxies and clients may write the same URL in another way.
+    named = None if text is None else read_id(text)
+    return text is None or (named is not None and named.canonical == target.canonical)
+
+
+def _nominal_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        ms = to_ms(datetime.fromisoformat(text))
+    except (ValueError, OverflowError, InvalidInstant):
+        ms = -1
+    if not STORED_FROM_MS <= ms < END_MS:
+        message = f"nominalFireTime {text[:60]!r}; allowed: ISO-8601 with a zone, 2000 to 2199"
+        raise refusal(400, "invalid_body", message)
+    return ms
+
+
+def message_key(message_id: str) -> str:
+    """The idempotency key of a signed call that brings none."""
+    return f"message:{message_id}"[:MAX_TEXT]
+
+
+@dataclass(frozen=True, slots=True)
+class Strictness:
+    """What strict mode goes by."""
+
+    now_ms: int
+    within_ms: int
+    is_claimed: bool
+    """A tick of ours has this occurrence in hand: however late, it is not far from its time."""
+
+
+def check_strictly(nominal_ms: int | None, trigger: Trigger | None, strict: Strictness) -> None:
+    """Refuse a dispatch that names no time, or one that the schedule does not have about now."""
+    if nominal_ms is None:
+        raise refusal(400, "invalid_schedule", "nominalFireTime is missing; strict mode needs it")
+    at = from_ms(nominal_ms).isoformat()
+    if trigger is None or trigger.next_after_ms(nominal_ms - 1) != nominal_ms:
+        raise refusal(400, "invalid_schedule", f"{at} is not an occurrence of this schedule")
+    if abs(nominal_ms - strict.now_ms) > strict.within_ms and not strict.is_claimed:
+        within = f"strict mode allows {strict.within_ms // 1000} seconds"
+        raise refusal(400, "invalid_schedule", f"{at} is far from now; {within}")

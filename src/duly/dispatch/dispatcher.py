@@ -1,0 +1,205 @@
+"""Station 5: from a dispatch to a job.
+
+Takes a request and gives an answer, by the checks of the contract in their documented order: who
+asks, which id, which flow, what body, seen before, which schedule, enabled, valid, allowed, and
+then one step of the store that makes the job or says why not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duly.clock import Clock, SystemClock
+from duly.dispatch import contract
+from duly.dispatch.contract import Answer, Asked, DispatchRequest, Refusal, refusal
+from duly.dispatch.firing import Firing, fire
+from duly.dispatch.ids import DispatchId, unstored_id
+from duly.dispatch.options import HttpOptions
+from duly.dispatch.resolver import ResolveContext, Resolved, call, config_of, find_stored
+from duly.dispatch.secrets import Admission, Gatekeeper
+from duly.dispatch.statics import static_of, static_target
+from duly.dispatch.validation import as_schedule, validated
+from duly.errors import BackendUnavailable, InvalidInput
+from duly.flows import Flow
+from duly.ledger import OccurrenceState
+from duly.principals import Principal
+from duly.resolved import ScheduleConfig
+from duly.schedules import Schedule, ScheduleId
+from duly.scopes import SYSTEM
+from duly.store import Store
+from duly.triggers.instants import from_ms, to_ms
+
+log = logging.getLogger(__name__)
+
+Ready = Callable[[], Awaitable[Store]]
+Authorize = Callable[..., Any]
+"""authorize(principal, schedule): whether it may run now."""
+_FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A request that came past authentication, id, flow and body."""
+
+    flow: Flow
+    target: DispatchId
+    asked: Asked
+    admission: Admission
+
+
+class Dispatcher:
+    """Answers dispatches."""
+
+    def __init__(
+        self,
+        flows: Mapping[str, Flow],
+        options: HttpOptions,
+        gatekeeper: Gatekeeper,
+        *,
+        authorize: Authorize | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._flows = flows
+        self._options = options
+        self._gatekeeper = gatekeeper
+        self._authorize = authorize
+        self._clock = SystemClock() if clock is None else clock
+
+    async def answer(self, ready: Ready, request: DispatchRequest) -> Answer:
+        """The answer to one request; `ready` opens the store, if it comes to that."""
+        try:
+            dispatch = self._read(request)
+            return await self._dispatched(await ready(), dispatch)
+        except Refusal as refused:
+            return refused.answer
+        except BackendUnavailable as error:
+            log.warning("dispatch: %s", error, extra={"event": "dispatch.unavailable"})
+            return refusal(503, "dispatch_failed", "the database did not answer").answer
+
+    def _read(self, request: DispatchRequest) -> Dispatch:
+        now_s = to_ms(self._clock.now()) // 1000
+        admission = self._gatekeeper.admit(request.headers, request.body, now_s)
+        if admission is None:
+            raise contract.unauthorized()
+        sent = contract.read_target(request.schedule_id)
+        flow = self._flows.get(request.flow)
+        if flow is None:
+            raise refusal(404, "flow_not_found")
+        asked = contract.read_body(request.body, request.flow, sent)
+        target = static_target(flow, sent)
+        if admission.message_id is not None and not asked.is_aimed:
+            # A signature covers the body alone: without a word of its aim it would fit any URL.
+            raise contract.unauthorized()
+        return Dispatch(flow, target, asked, admission)
+
+    async def _dispatched(self, store: Store, dispatch: Dispatch) -> Answer:
+        flow, target, asked = dispatch.flow, dispatch.target, dispatch.asked
+        stored = await find_stored(
+            store, flow.name, target, self._options.parse_id, dispatch.admission.principal
+        )
+        identity = unstored_id(flow.name, target) if stored is None else stored.id
+        is_claimed = await self._is_claimed(store, identity, dispatch)
+        resolved = await self._resolved(dispatch, stored, identity)
+        if not resolved.config.enabled:
+            raise refusal(404, "schedule_not_found")
+        checked = validated(flow, resolved)
+        if self._options.strict:
+            within_ms = int(self._options.strict_within_s * 1000)
+            strict = contract.Strictness(await store.now_ms(), within_ms, is_claimed)
+            contract.check_strictly(asked.nominal_ms, checked.trigger, strict)
+        await self._authorised(resolved, checked.trigger)
+        firing = Firing(dispatch.target, asked, resolved, checked, self._key(dispatch))
+        return await fire(store, firing)
+
+    async def _is_claimed(self, store: Store, identity: ScheduleId, dispatch: Dispatch) -> bool:
+        """Whether a tick has this occurrence in hand; one that went further is a duplicate."""
+        nominal_ms = dispatch.asked.nominal_ms
+        if nominal_ms is None:
+            return False
+        rows = await store.list_occurrences(identity, before_ms=nominal_ms + 1, limit=1)
+        if not rows or not rows[0].covers(nominal_ms) or rows[0].state in _FREE:
+            return False
+        if rows[0].state is not OccurrenceState.DISPATCHING:
+            raise Refusal(contract.duplicate(dispatch.target))
+        return True
+
+    async def _resolved(
+        self, dispatch: Dispatch, stored: Schedule | None, identity: ScheduleId
+    ) -> Resolved:
+        flow, target = dispatch.flow, dispatch.target
+        by = dispatch.admission.principal
+        static = static_of(flow, target)
+        if static is not None:
+            if by is not None and not by.is_system:
+                raise refusal(404, "schedule_not_found")
+            config = static if stored is None else config_of(stored)
+            return Resolved(flow.name, identity, SYSTEM, target.name, "static", config, stored)
+        context = ResolveContext(
+            flow=flow.name,
+            target=target,
+            gateway_principal=by,
+            nominal_at=_instant(dispatch.asked.nominal_ms),
+            found=stored,
+        )
+        config_found = await _asked(flow, context)
+        if config_found is None:
+            raise refusal(404, "schedule_not_found")
+        principal = config_found.principal
+        given: object = principal
+        if not isinstance(given, Principal):
+            raise refusal(400, "invalid_schedule", "principal must be a Principal")
+        if not context.may_run_as(principal):
+            message = (
+                f"the id does not name {principal.scope}; a resolver that has checked whose the "
+                "schedule is says so with ctx.vouch(principal)"
+            )
+            raise refusal(400, "invalid_schedule", message)
+        if by is not None and by.scope != principal.scope:
+            raise refusal(404, "schedule_not_found")
+        name = target.name if stored is None else stored.name
+        return Resolved(flow.name, identity, principal.scope, name, "dynamic", config_found, stored)
+
+    async def _authorised(self, resolved: Resolved, trigger: Any) -> None:
+        if self._authorize is None:
+            return
+        principal = resolved.config.principal
+        schedule = resolved.schedule or as_schedule(resolved, trigger)
+        try:
+            allowed = await call(self._authorize, principal, schedule)
+        except Exception:
+            log.exception("authorize raised", extra={"event": "dispatch.authorize_failed"})
+            raise refusal(500, "dispatch_failed", "authorize raised; see the log") from None
+        if not allowed:
+            raise refusal(403, "denied")
+
+    def _key(self, dispatch: Dispatch) -> str | None:
+        if dispatch.asked.key is not None or dispatch.admission.message_id is None:
+            return dispatch.asked.key
+        if dispatch.asked.nominal_ms is not None:
+            return None  # The occurrence is its own key.
+        return contract.message_key(dispatch.admission.message_id)
+
+
+async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:
+    """The answer of the flow's own resolver, or of the reference resolver."""
+    if flow.resolver is None:
+        return context.stored
+    try:
+        answer = await call(flow.resolver, context.target.text, context)
+    except InvalidInput as error:
+        # Most likely a rule or a principal that could not even be made.
+        raise refusal(400, "invalid_schedule", str(error)) from None
+    except Exception:
+        log.exception("resolver of %s raised", flow.name, extra={"event": "dispatch.resolver"})
+        raise refusal(500, "resolver_failed", "the resolver raised; see the log") from None
+    if answer is not None and not isinstance(answer, ScheduleConfig):
+        log.error("resolver of %s gave %r", flow.name, type(answer).__name__)
+        raise refusal(500, "resolver_failed", "the resolver gave no ScheduleConfig")
+    return answer
+
+
+def _instant(ms: int | None) -> Any:
+    return None if ms is None else from_ms(ms)

@@ -1,0 +1,149 @@
+"""The last step of a dispatch: the input, and the one verb that makes the job.
+
+The store decides alone whether an occurrence or a key is taken and whether another run is in the
+way; nothing here looks before it leaps.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+
+import msgspec
+
+from duly.dispatch import contract
+from duly.dispatch.contract import Answer, Asked, refusal
+from duly.dispatch.ids import DispatchId
+from duly.dispatch.resolver import Resolved, call
+from duly.dispatch.validation import Checked
+from duly.dispatch_store import Duplicate, Fire, Fired, Overlapped
+from duly.errors import InvalidInput
+from duly.ids import new_id
+from duly.job_options import encode
+from duly.jobs import DEFAULT_RETRY, JobId, NewJob
+from duly.occurrences import policies_text
+from duly.principals import Principal
+from duly.schedules import Policies
+from duly.store import Store
+from duly.triggers.instants import from_ms
+
+log = logging.getLogger(__name__)
+
+MAX_SHIFT = 100
+"""Requests without a time of one schedule that one millisecond may hold."""
+_USUAL = Policies()
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A dispatch that passed every check."""
+
+    target: DispatchId
+    asked: Asked
+    resolved: Resolved
+    checked: Checked
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputContext:
+    """What a function that makes the input may know."""
+
+    schedule_id: str
+    flow: str
+    principal: Principal
+    nominal_at: datetime
+    origin: contract.Origin
+
+
+async def fire(store: Store, firing: Firing) -> Answer:
+    """Make the job, or say what is in the way."""
+    nominal_ms = firing.asked.nominal_ms
+    is_own = nominal_ms is None
+    if nominal_ms is None:
+        nominal_ms = await store.now_ms()
+    text = await _input(firing, nominal_ms)
+    for shift in range(MAX_SHIFT):
+        request = _request(firing, text, nominal_ms + shift)
+        answer = await store.fire(request)
+        match answer:
+            case Fired(job_id):
+                return contract.accepted(firing.target, firing.resolved.origin, job_id)
+            case Overlapped(holder=holder):
+                return contract.skipped(holder)
+            case Duplicate(job_id):
+                if not is_own or await _has_key(store, job_id, firing.key):
+                    return contract.duplicate(firing.target)
+                # Two requests of one millisecond are still two.
+            case _:
+                assert_never(answer)
+    raise refusal(503, "dispatch_failed", "too many requests for one schedule at once")
+
+
+async def _has_key(store: Store, job_id: JobId | None, key: str | None) -> bool:
+    if key is None or job_id is None:
+        return key is not None
+    job = await store.get_job(job_id)
+    return job is None or job.key == key
+
+
+async def _input(firing: Firing, nominal_ms: int) -> str:
+    given: Any = firing.resolved.config.input
+    action = firing.checked.action
+    if callable(given):
+        context = InputContext(
+            firing.target.text,
+            firing.resolved.flow,
+            firing.checked.principal,
+            from_ms(nominal_ms),
+            firing.resolved.origin,
+        )
+        try:
+            given = await call(given, context)
+        except Exception:
+            log.exception("input of %s raised", action.name, extra={"event": "dispatch.input"})
+            raise refusal(
+                500, "dispatch_failed", "the input function raised; see the log"
+            ) from None
+    try:
+        return encode(action, action.name, given)
+    except InvalidInput as error:
+        raise refusal(400, "invalid_schedule", str(error)) from None
+
+
+def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
+    resolved, checked, action = firing.resolved, firing.checked, firing.checked.action
+    policies, principal = checked.policies, checked.principal
+    about = {
+        "scheduleId": firing.target.text,
+        "origin": resolved.origin,
+        "nominalFireTime": from_ms(nominal_ms).isoformat(),
+    }
+    try:
+        job = NewJob(
+            id=JobId(new_id("job_")),
+            action=action.name,
+            input=text,
+            queue=action.queue,
+            workspace=principal.workspace,
+            scope=str(principal.scope),
+            priority=policies.priority,
+            retry=policies.retry if policies.retry != DEFAULT_RETRY else action.retry,
+            timeout_ms=(
+                policies.timeout_ms
+                if policies.timeout_ms != _USUAL.timeout_ms
+                else action.timeout_ms
+            ),
+            delivery=policies.delivery,
+            key=firing.key,
+            schedule_id=resolved.id,
+            nominal_ms=nominal_ms,
+            policies=policies_text(policies),
+            turn=None if policies.overlap == "allow" else "asks",
+            metadata=msgspec.json.encode({"schedule": about}).decode(),
+        )
+    except InvalidInput as error:
+        raise refusal(400, "invalid_schedule", str(error)) from None
+    return Fire(job, resolved.flow, str(resolved.scope), resolved.name)

@@ -1,0 +1,90 @@
+"""Whether a resolved schedule can be run at all. Pure.
+
+Takes what a resolver answered; gives its action, trigger and principal checked, or a refusal
+`invalid_schedule` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duly.dispatch.contract import refusal
+from duly.dispatch.resolver import Resolved
+from duly.errors import InvalidInput, shown
+from duly.flows import Action, Flow
+from duly.principals import Principal
+from duly.schedules import Definition, Policies, Schedule
+from duly.triggers import Trigger, once, parse_trigger
+from duly.triggers.instants import STORED_FROM_MS, from_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What will run, and by which rule its times are known."""
+
+    action: Action
+    trigger: Trigger | None
+    """Bound, or None where only whoever fires it knows."""
+    principal: Principal
+    policies: Policies
+
+
+def validated(flow: Flow, resolved: Resolved) -> Checked:
+    """Refuse a bad rule, an unknown action, a bad principal."""
+    config = resolved.config
+    try:
+        action = _action(flow, config.action)
+        policies = _policies(config.policies)
+        return Checked(action, _trigger(flow, resolved), config.principal, policies)
+    except InvalidInput as error:
+        raise refusal(400, "invalid_schedule", str(error)) from None
+
+
+def _action(flow: Flow, given: object) -> Action:
+    known = flow.actions.values()
+    found = next((each for each in known if each is given), None)
+    if found is None and isinstance(given, str):
+        found = flow.actions.get(given)
+    if found is None:
+        raise InvalidInput(f"flow {flow.name!r} has no action {shown(given)!r}")
+    return found
+
+
+def _policies(given: object) -> Policies:
+    if not isinstance(given, Policies):
+        raise InvalidInput(f"policies {shown(given)}; pass Policies")
+    return given
+
+
+def _trigger(flow: Flow, resolved: Resolved) -> Trigger | None:
+    given = resolved.config.trigger
+    if given is None:
+        return None
+    trigger = given if isinstance(given, Trigger) else parse_trigger(given)
+    if trigger.is_bound:
+        return trigger
+    # Kept elsewhere, it has no time of creation: the first of all times stands for it.
+    return trigger.bind(f"{flow.name}/{resolved.id}", from_ms(STORED_FROM_MS))
+
+
+def as_schedule(resolved: Resolved, trigger: Trigger | None) -> Schedule:
+    """A schedule that is kept elsewhere, in the form that `authorize` is asked about."""
+    config = resolved.config
+    unknown = once(from_ms(STORED_FROM_MS))
+    return Schedule(
+        id=resolved.id,
+        flow=resolved.flow,
+        scope=resolved.scope,
+        name=resolved.name,
+        definition=Definition(
+            trigger=unknown if trigger is None else trigger,
+            action=config.action if isinstance(config.action, str) else config.action.name,
+            input=None if callable(config.input) else config.input,
+            hand_over="external",
+            policies=config.policies,
+        ),
+        state="external",
+        version=0,
+        created_at_ms=STORED_FROM_MS,
+        updated_at_ms=STORED_FROM_MS,
+    )

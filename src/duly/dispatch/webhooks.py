@@ -1,0 +1,161 @@
+"""Station 5: from a webhook's delivery to jobs of its owners.
+
+Takes a delivery; verifies it over the raw body, finds the documents that have its value by one
+query of a sparse index, and starts the action as each document's owner. The delivery's id is the
+idempotency key, so that a repeated delivery starts nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from duly.clock import Clock
+from duly.dispatch.contract import Answer, Refusal, refusal, unauthorized
+from duly.dispatch.dispatcher import Ready
+from duly.dispatch.resolver import call
+from duly.errors import BackendUnavailable, InvalidInput
+from duly.flows import Action, Flow
+from duly.ids import new_ids
+from duly.job_options import encode
+from duly.job_store import Enqueued
+from duly.jobs import MAX_TEXT, JobId, NewJob
+from duly.principals import principal_of
+from duly.resources.resource import indexed_text
+from duly.store import Document, Store
+from duly.triggers.instants import to_ms
+from duly.webhooks import Routed, Webhook
+
+log = logging.getLogger(__name__)
+
+MAX_FAN_OUT = 1_000
+"""Documents that one delivery may reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRequest:
+    """A delivery as it came."""
+
+    flow: Flow
+    webhook: Webhook
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+async def deliver(ready: Ready, request: DeliveryRequest, clock: Clock) -> Answer:
+    """The answer to one delivery."""
+    try:
+        webhook = request.webhook
+        if not webhook.verify(request.headers, request.body, to_ms(clock.now()) // 1000):
+            raise unauthorized()
+        body = _read(request.body)
+        delivery = _delivery_id(request)
+        value = await _value(webhook, body)
+        if value is None:
+            return Answer(202, {"status": "ignored", "requestIds": []})
+        store = await ready()
+        found = await _owners(store, webhook, value)
+        jobs = [await _job(request, body, delivery, each) for each in found]
+        return await _enqueued(store, jobs)
+    except Refusal as refused:
+        return refused.answer
+    except BackendUnavailable as error:
+        log.warning("webhook: %s", error, extra={"event": "webhook.unavailable"})
+        return Answer(503, {"error": "dispatch_failed", "message": "the database did not answer"})
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise refusal(400, "invalid_body", "the body must be JSON") from None
+
+
+def _delivery_id(request: DeliveryRequest) -> str:
+    found = request.headers.get(request.webhook.delivery_id, "")
+    if not found:
+        message = f"header {request.webhook.delivery_id} must say which delivery this is"
+        raise refusal(400, "invalid_body", message)
+    return found
+
+
+async def _value(webhook: Webhook, body: Any) -> str | None:
+    """What the delivery is about, as the index has it; None: about nothing that could be there."""
+    route = webhook.route
+    try:
+        return indexed_text(route.attribute, await call(route.value, body))
+    except (LookupError, TypeError, AttributeError, InvalidInput):
+        return None  # Senders send other events to the same address; those are nobody's.
+
+
+async def _owners(store: Store, webhook: Webhook, value: str) -> list[Document]:
+    route = webhook.route
+    limit = MAX_FAN_OUT if webhook.fan_out else 2
+    found = await store.find_documents(route.collection, route.attribute, value, limit)
+    if len(found) > 1 and not webhook.fan_out:
+        log.error(
+            "webhook %s: %s of %s is not unique",
+            webhook.name,
+            route.attribute,
+            route.collection,
+            extra={"event": "webhook.ambiguous"},
+        )
+        message = f"more than one of {route.collection} has this {route.attribute}"
+        raise refusal(409, "ambiguous", message)
+    return found
+
+
+async def _job(request: DeliveryRequest, body: Any, delivery: str, found: Document) -> NewJob:
+    action: Action = request.flow.actions[request.webhook.action]
+    given = body
+    if request.webhook.input is not None:
+        routed = Routed(body, found.name, msgspec.json.decode(found.body))
+        try:
+            given = await call(request.webhook.input, routed)
+        except Exception:
+            log.exception("input of %s raised", action.name, extra={"event": "webhook.input"})
+            raise refusal(500, "dispatch_failed", "the input function raised") from None
+    principal = principal_of(found.scope)
+    try:
+        return NewJob(
+            id=JobId("job_"),
+            action=action.name,
+            input=encode(action, action.name, given),
+            queue=action.queue,
+            workspace=principal.workspace,
+            scope=found.scope,
+            retry=action.retry,
+            timeout_ms=action.timeout_ms,
+            delivery=action.delivery,
+            key=_key(request.webhook, delivery, found),
+        )
+    except InvalidInput as error:
+        raise refusal(400, "invalid_body", str(error)) from None
+
+
+def _key(webhook: Webhook, delivery: str, found: Document) -> str:
+    """One for each document, since two of one owner may get the same delivery."""
+    key = f"webhook:{webhook.name}:{found.id}:{delivery}"
+    return key if len(key) <= MAX_TEXT else f"webhook:{sha256(key.encode()).hexdigest()}"
+
+
+async def _enqueued(store: Store, jobs: list[NewJob]) -> Answer:
+    if not jobs:
+        return Answer(202, {"status": "ignored", "requestIds": []})
+    ids = new_ids("job_", len(jobs))
+    named = [
+        msgspec.structs.replace(job, id=JobId(job_id))
+        for job, job_id in zip(jobs, ids, strict=True)
+    ]
+    answers = await store.insert_jobs(named)
+    # A key that stands for another body is a delivery repeated badly: the first one counts.
+    made = [each for each in answers if isinstance(each, Enqueued) and each.created]
+    ids_found = [each.job_id for each in answers]
+    status, word = (202, "accepted") if made else (200, "duplicate")
+    return Answer(status, {"status": word, "requestIds": ids_found})

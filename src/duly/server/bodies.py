@@ -1,0 +1,24 @@
+"""Reading a body that may be too large: refused by its length, or as soon as it is."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+
+class TooLarge(Exception):
+    """The body is larger than allowed."""
+
+
+async def read_limited(request: Request, most: int) -> bytes:
+    """The body, of so many bytes at most."""
+    said = request.headers.get("content-length", "")
+    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+        raise TooLarge
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)

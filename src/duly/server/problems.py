@@ -1,0 +1,35 @@
+"""What went wrong, as the JSON that callers get: `{error, message}`."""
+
+from __future__ import annotations
+
+from duly.dispatch.contract import Answer
+from duly.errors import BackendUnavailable, Conflict, DulyError, InvalidInput, NotFound
+
+MAX_MESSAGE = 1_000
+
+
+def problem(status: int, error: str, message: str = "", **headers: str) -> Answer:
+    """One word for programs, and a sentence for people where there is one to say."""
+    body = {"error": error} | ({"message": message[:MAX_MESSAGE]} if message else {})
+    return Answer(status, body, {name.replace("_", "-"): text for name, text in headers.items()})
+
+
+def unauthorized() -> Answer:
+    """The same for whatever is asked by somebody unknown."""
+    return problem(401, "unauthorized", www_authenticate="Bearer")
+
+
+def of_error(error: DulyError) -> Answer:
+    """The answer to what Duly refused."""
+    match error:
+        case InvalidInput():
+            return problem(400, "invalid_schedule", str(error))
+        case NotFound():
+            return problem(404, "schedule_not_found")
+        case Conflict():
+            return problem(409, "conflict", str(error))
+        case BackendUnavailable():
+            # Its message may name hosts and tables.
+            return problem(503, "unavailable", "the database did not answer")
+        case _:
+            return problem(500, "failed")
