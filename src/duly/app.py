@@ -227,7 +227,7 @@ class Duly:
         return Sync(self, self._portal)
 
     @property
-    def clock(self) -> Clock | None:
+    def given_clock(self) -> Clock | None:
         """The clock that was passed in; None: the database's decides."""
         return self._clock
 
@@ -235,7 +235,7 @@ class Duly:
         """The same application on a store that is open already, such as one that a test watches."""
         twin = copy(self)
         twin._opened = store  # noqa: SLF001 - its own kind
-        for name in ("client", "admin", "sync"):
+        for name in ("client", "admin", "sync", "asgi"):
             twin.__dict__.pop(name, None)
         return twin
 

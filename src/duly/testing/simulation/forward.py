@@ -62,7 +62,7 @@ async def fast_forward(
     after another; a handler may wait with asyncio.sleep, which takes no time, but not for sockets.
     """
     span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    store, clock = app.store, app.clock
+    store, clock = app.store, app.given_clock
     if not isinstance(store, MemoryStore) or not isinstance(clock, ManualClock):
         raise InvalidInput(
             'fast_forward needs Duly("memory:", clock=ManualClock(...)): time cannot be moved for '
