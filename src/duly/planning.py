@@ -75,11 +75,11 @@ def plan(row: Plannable, now_ms: int, until_ms: int, policies: Policies) -> Plan
     """The occurrences of a row whose run time is `until_ms` at the latest."""
     rule = _rule(row.trigger)
     if isinstance(rule, str):
-        return _quarantine(row, rule)
+        return quarantine(row, rule)
     try:
         return _plan(row, rule, policies, now_ms, until_ms)
     except InvalidInput as error:
-        return _quarantine(row, str(error))
+        return quarantine(row, str(error))
 
 
 def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Plan]:
@@ -146,7 +146,8 @@ def _rule(text: str) -> Trigger | str:
     return trigger if trigger.is_bound else "the trigger is not bound to its schedule"
 
 
-def _quarantine(row: Plannable, error: str) -> Plan:
+def quarantine(row: Plannable, error: str) -> Plan:
+    """The plan of a row that cannot be evaluated, or of which no job can be made."""
     nominal_ms = row.nominal_ms
     state = OccurrenceState.QUARANTINED
     unread = PlannedOccurrence(
@@ -158,7 +159,7 @@ def _quarantine(row: Plannable, error: str) -> Plan:
 def _plan_alone(row: Plannable, now_ms: int, until_ms: int) -> Plan:
     policies = _policies(row.policies)
     if isinstance(policies, str):
-        return _quarantine(row, policies)
+        return quarantine(row, policies)
     return plan(row, now_ms, until_ms, policies)
 
 

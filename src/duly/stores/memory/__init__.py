@@ -119,7 +119,6 @@ class MemoryStore(DispatchVerbs, ReadVerbs):
         """Store definitions with their index rows and events, in one transaction."""
         with self._transaction() as (tables, now_ms):
             step = self._step(tables, now_ms)
-            tables.tell("schedules:*")
             return [schedules.put(step, write) for write in writes]
 
     def put_schedules_in(

@@ -22,7 +22,7 @@ from duly.schedules import Definition, Policies, ScheduleId
 from duly.scopes import Scope, workspace_of
 from duly.stores.memory import job_rows, ledger, turns
 from duly.stores.memory.tables import Tables
-from duly.stores.spans import Span, spans_left
+from duly.stores.spans import free_of
 
 _PLANNED, _MISSED = OccurrenceState.PLANNED, OccurrenceState.MISSED
 _LATE = frozenset({"catch_up", BACKFILL})
@@ -70,25 +70,7 @@ def free_ones(
     if not occurrences:
         return []
     taken = ledger.taken_spans(tables, occurrences[0].schedule_id)
-    free: list[PlannedOccurrence] = []
-    for each in occurrences:
-        if each.until_ms == each.nominal_ms:
-            if not any(first_ms <= each.nominal_ms <= last_ms for first_ms, last_ms in taken):
-                free.append(each)
-            continue
-        whole = Span(each.nominal_ms, each.until_ms, each.count)
-        free += [_part(each, left) for left in spans_left(trigger, whole, taken)]
-    return free
-
-
-def _part(occurrence: PlannedOccurrence, left: Span) -> PlannedOccurrence:
-    """A run of times of which less is left."""
-    return occurrence._replace(
-        nominal_ms=left.first_ms,
-        until_ms=left.last_ms,
-        count=left.times,
-        run_at_ms=left.first_ms + occurrence.run_at_ms - occurrence.nominal_ms,
-    )
+    return free_of(trigger, occurrences, taken)
 
 
 def new_job(

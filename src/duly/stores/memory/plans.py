@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from duly.clock import Clock
 from duly.errors import InvalidInput
-from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Advance, IndexRow
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest, PlanSettings
-from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.planning import Plan, plan_many, quarantine
 from duly.schedules import Definition
 from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.memory.hand_over import (
@@ -99,18 +98,10 @@ def _plan_row(step: Step, row: IndexRow, planned: Plan) -> None:
         jobs = {each.nominal_ms: new_job(step, source, each) for each in free if is_planned(each)}
     except InvalidInput as error:
         # What no job can carry would come again for ever, and hold up the rows behind it.
-        planned, jobs = _quarantine(row, str(error)), {}
+        planned, jobs = quarantine(row, str(error)), {}
         free = free_ones(step.tables, row.trigger, planned.occurrences)
     hand_over(step, source, free, jobs)
     _move(step, row, planned)
-
-
-def _quarantine(row: IndexRow, error: str) -> Plan:
-    state = OccurrenceState.QUARANTINED
-    unmade = PlannedOccurrence(
-        row.schedule_id, row.nominal_ms, row.nominal_ms, 1, row.run_at_ms, state, error
-    )
-    return Plan((unmade,), None, None, row.runs_left, error)
 
 
 def _move(step: Step, row: IndexRow, planned: Plan) -> None:

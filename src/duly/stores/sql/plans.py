@@ -18,7 +18,7 @@ from duly.jobs import NewJob
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
-from duly.planning import Plan, Plannable, PlannedOccurrence, plan_many
+from duly.planning import Plan, Plannable, PlannedOccurrence, plan_many, quarantine
 from duly.schedules import ScheduleId
 from duly.stores.spans import free_of
 from duly.stores.sql import index, ledger
@@ -196,20 +196,11 @@ class _Hand:
             }
         except (InvalidInput, msgspec.MsgspecError) as error:
             # What no job can carry would come again for ever, and hold up the rows behind it.
-            self.plan = _quarantine(row, str(error))
+            self.plan = quarantine(row, str(error))
 
 
 def _is_planned(occurrence: PlannedOccurrence) -> bool:
     return occurrence.state is OccurrenceState.PLANNED
-
-
-def _quarantine(row: _Row, error: str) -> Plan:
-    state = OccurrenceState.QUARANTINED
-    nominal_ms = row.nominal_ms
-    unmade = PlannedOccurrence(
-        row.schedule_id, nominal_ms, nominal_ms, 1, row.run_at_ms, state, error
-    )
-    return Plan((unmade,), None, None, row.runs_left, error)
 
 
 def _next(db: Db, request: PlanRequest) -> int | None:

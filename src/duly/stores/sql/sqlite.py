@@ -42,8 +42,6 @@ CHECKPOINT_BYTES = 32 * 1024 * 1024
 """The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
 CACHE_KIB = 16_384
 """Pages kept by a connection: a claim of a thousand rows touches a thousand of them."""
-READ = "BEGIN"
-WRITE = "BEGIN IMMEDIATE"
 _FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
 
 
@@ -66,7 +64,7 @@ class SqliteDialect:
     end_jobs = staticmethod(sqlite_jobs.end_jobs)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
-        """An engine of short transactions; `begin` execution option READ for those that read."""
+        """An engine of short transactions, each of which holds the write lock from its start."""
         if not url.database or url.database == ":memory:":
             raise InvalidInput("sqlite needs a file: sqlite:///duly.db (or use memory:)")
         engine = create_engine(
@@ -193,4 +191,4 @@ def _settings(options: SqlOptions) -> Any:
 
 
 def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", WRITE))
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
