@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-dispatch lock clean
+.PHONY: help setup demo test screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-dispatch bench-dashboard lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -51,11 +51,14 @@ test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, o
 # Debian packages that some tests need; without them those tests say what they lack.
 test-tools:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && ! { command -v pgbouncer && command -v faketime; } >/dev/null; then \
-	  echo "test: installing pgbouncer and faketime"; \
-	  apt-get install -y -qq --no-install-recommends pgbouncer faketime >$(VENV)/.tools 2>&1 \
+	  && ! { command -v pgbouncer && command -v faketime && command -v chromium; } >/dev/null; then \
+	  echo "test: installing pgbouncer, faketime and chromium"; \
+	  apt-get install -y -qq --no-install-recommends pgbouncer faketime chromium >$(VENV)/.tools 2>&1 \
 	  || echo "test: they could not be installed; see $(VENV)/.tools"; \
 	fi
+
+screenshots: setup test-tools ## Take the pictures of the documents anew, with the browser tests
+	@DULY_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/browser/test_dashboard.py $(ARGS)
 
 check: setup ## Format, lint, types, import layers, tidy: what a merge must pass
 	@echo "check: format"; $(BIN)/ruff format --quiet --check . || { echo "check: run make format"; exit 1; }
@@ -73,6 +76,9 @@ bench-triggers: setup ## Measure triggers beside their peers
 
 bench-index: setup ## Measure claims beside the bare drivers and APScheduler
 	@$(BIN)/python benchmarks/index.py $(ARGS)
+
+bench-dashboard: setup ## Measure every page over a million schedules and a million jobs (about 4 minutes)
+	@$(BIN)/python benchmarks/dashboard.py $(ARGS)
 
 bench-jobs: setup ## Measure the queue beside other queues (about 12 minutes, peers from PyPI and npm)
 	@$(BIN)/python benchmarks/jobs.py $(ARGS)

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from duly.errors import InvalidInput, NotFound
 from duly.flows import Action
+from duly.glass_admin import GlassAdmin
 from duly.health import Health, Vitals, judge
 from duly.job_store import (
     MAX_SWEEP,
@@ -74,6 +75,11 @@ class Admin:
     def schedules(self) -> ScheduleAdmin:
         """The same for schedules, whoever owns them."""
         return ScheduleAdmin(self._store, self._actions)
+
+    @cached_property
+    def glass(self) -> GlassAdmin:
+        """What pages and metrics read, and who did what."""
+        return GlassAdmin(self._store)
 
     async def why(self, schedule: Which, at: datetime) -> Answer:
         """Why a schedule fired at an instant, or did not; a deleted one by its id."""

@@ -34,6 +34,7 @@ from duly.loops import (
     Worker,
     WorkerOptions,
 )
+from duly.meters import Meters
 from duly.plan_store import ActionDefaults, PlanSettings
 from duly.portal import Portal, Sync
 from duly.principals import Principal, principal_of
@@ -82,6 +83,7 @@ class Duly:
         self._look_ahead_s = look_ahead_s
         self.http: HttpOptions = store_options.pop("http", None) or HttpOptions()
         self._store_options = store_options
+        self.meters = Meters()
         self._opening = Lock()
         self._opened: Store | None = None
         self._tick: Tick | None = None
@@ -91,9 +93,10 @@ class Duly:
         """The database; opened when it is first asked for."""
         with self._opening:  # threads of sync callers may ask at once
             if self._opened is None:
-                self._opened = open_store(
+                opened = open_store(
                     self.url, clock=self._clock, planning=self._planning(), **self._store_options
                 )
+                self._opened = self.meters.of(opened)
             return self._opened
 
     def _planning(self) -> PlanSettings:

@@ -24,6 +24,12 @@ class Settings:
     """Which time zones triggers may use: `any`, or `utc` to refuse every other one."""
     url: str | None = None
     """DULY_URL: the database that operators' commands work on, where they name none."""
+    operators: str = field(default="", repr=False)
+    """DULY_OPERATORS: who may sign in to the dashboard, as `name:role:hash`, by commas."""
+    session_secret: str = field(default="", repr=False)
+    """DULY_SESSION_SECRET: signs sign-ins; empty: a new one whenever the process starts."""
+    metrics_token: str = field(default="", repr=False)
+    """DULY_METRICS_TOKEN: lets a scraper read the metrics; empty: operators only."""
 
     dispatch_secrets: tuple[str, ...] = field(default=(), repr=False)
     """Who holds one may dispatch and tick; the first is the one a tick sends."""
@@ -50,4 +56,7 @@ class Settings:
             url=found.get("DULY_URL") or None,
             dispatch_secrets=() if secrets is None else tuple(map(str.strip, secrets.split(","))),
             base_url=found.get("DULY_BASE_URL", ""),
+            operators=found.get("DULY_OPERATORS", ""),
+            session_secret=found.get("DULY_SESSION_SECRET", ""),
+            metrics_token=found.get("DULY_METRICS_TOKEN", ""),
         )

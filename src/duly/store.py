@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from duly.dispatch_store import DispatchStore
+from duly.glass_store import GlassStore
 from duly.job_store import JobStore
 from duly.ledger_store import LedgerStore
 from duly.occurrences import Claimed, IndexRow
@@ -222,7 +223,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, GlassStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

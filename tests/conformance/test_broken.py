@@ -34,6 +34,7 @@ from duly.testing.conformance import (
 )
 from duly.testing.conformance.suite import START
 from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
+from tests.conformance.broken_glass import BROKEN_GLASS
 from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_reads import BROKEN_READS
@@ -332,6 +333,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (MendsFromNowOn, ScheduleConformance, "test_emptied_index_is_rebuilt_the_same"),
     (MendsWhatIsNotItsOwn, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
+    *BROKEN_GLASS,
     *BROKEN_JOBS,
     *BROKEN_PLANNING,
     *BROKEN_READS,

@@ -10,6 +10,7 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
+    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
@@ -52,6 +53,10 @@ class TestFairness(MemoryBackend, FairnessConformance):
 
 
 class TestLocks(MemoryBackend, LockConformance):
+    pass
+
+
+class TestGlass(MemoryBackend, GlassConformance):
     pass
 
 

@@ -19,6 +19,7 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
+    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
@@ -93,6 +94,10 @@ class TestFairness(PostgresBackend, FairnessConformance):
 
 
 class TestLocks(PostgresBackend, LockConformance):
+    pass
+
+
+class TestGlass(PostgresBackend, GlassConformance):
     pass
 
 

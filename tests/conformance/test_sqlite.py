@@ -17,6 +17,7 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
+    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
@@ -67,6 +68,10 @@ class TestFairness(SqliteBackend, FairnessConformance):
 
 
 class TestLocks(SqliteBackend, LockConformance):
+    pass
+
+
+class TestGlass(SqliteBackend, GlassConformance):
     pass
 
 

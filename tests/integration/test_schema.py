@@ -297,8 +297,8 @@ def test_commands(url: str) -> None:
     checked = runner.invoke(main, ["schema", "check", url])
     assert (checked.exit_code, "duly schema init" in checked.output) == (3, True)
     made = runner.invoke(main, ["schema", "init", url])
-    names = ["0001 index", "0002 jobs", "0003 ledger", "0004 turns", "0005 dispatch", "0006 reads"]
-    steps = "".join(f"applied {name}\n" for name in names)
+    names = ("index", "jobs", "ledger", "turns", "dispatch", "reads", "audit")
+    steps = "".join(f"applied {number:04} {name}\n" for number, name in enumerate(names, 1))
     assert (made.exit_code, made.output) == (0, steps)
     again = runner.invoke(main, ["schema", "upgrade", url])
     assert (again.exit_code, again.output) == (0, "nothing to do, the schema is up to date\n")

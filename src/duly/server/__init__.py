@@ -1,1 +1,4 @@
-"""The HTTP surface: dispatch, tick, webhooks and the API for end users, as one ASGI application."""
+"""The HTTP surface: dispatch, tick, webhooks, users' schedules, pages and metrics, over ASGI.
+
+It decides nothing: what is read and done goes through `dispatch`, `client` and `admin`.
+"""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
 from duly.errors import InvalidInput
+from duly.glass_store import MAX_AUDIT_TEXT, AuditEntry
 from duly.schedules import Schedule
 from duly.store import MAX_CLAIM, MAX_PAGE, ScheduleEvent
 from duly.triggers.instants import END_MS, STORED_FROM_MS
@@ -60,6 +61,13 @@ def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
     for answer in answers:
         if not 0 <= answer.delay_ms <= MAX_LEASE_MS:
             raise InvalidInput(f"delay_ms is {answer.delay_ms}; allowed: 0 to {MAX_LEASE_MS}")
+
+
+def check_audit(entry: AuditEntry) -> None:
+    """Refuse an entry that says too little, or too much."""
+    texts = (entry.by, entry.action, entry.target, entry.detail)
+    if not entry.by or not entry.action or max(map(len, texts)) > MAX_AUDIT_TEXT:
+        raise InvalidInput(f"an audit entry names who and what, in {MAX_AUDIT_TEXT} characters")
 
 
 def refuse_schedules(collection: str) -> None:

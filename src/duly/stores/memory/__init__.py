@@ -40,15 +40,15 @@ from duly.stores.memory import (
     upkeep,
 )
 from duly.stores.memory.dispatch_verbs import DispatchVerbs
+from duly.stores.memory.glass import GlassVerbs
 from duly.stores.memory.hand_over import Step
-from duly.stores.memory.read_verbs import ReadVerbs
 from duly.stores.memory.tables import Tables
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore(DispatchVerbs, ReadVerbs):
+class MemoryStore(DispatchVerbs, GlassVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
     capabilities = Capabilities(

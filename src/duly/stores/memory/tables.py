@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
 from duly.events import Attempt, JobEvent
+from duly.glass_store import AuditEntry
 from duly.job_store import QueueSettings, WorkerInfo
 from duly.jobs import Delivery, Job, JobId, WorkerId
 from duly.ledger import Occurrence
@@ -118,6 +119,7 @@ class Tables:
     """By schedule id: the job that holds the running marker, from queued to its end."""
     hints: dict[str, None] = field(default_factory=dict)
     """What listeners are told when the transaction has ended, each once."""
+    audit: list[AuditEntry] = field(default_factory=list)
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 PREFIX = "duly_"
 
 
@@ -37,6 +37,7 @@ class Tables:
     queue_tokens: Table
     workers: Table
     locks: Table
+    audit: Table
 
     @property
     def metadata(self) -> MetaData:
@@ -215,7 +216,7 @@ def _job_columns() -> list[Column[object]]:
 
 
 def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
-    """What stands around the jobs: keys, queues and their tokens, workers, locks."""
+    """What stands around the jobs: keys, queues and their tokens, workers, locks, audit."""
     return {
         "idempotency": table(
             "idempotency",
@@ -263,6 +264,16 @@ def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _ms("fence"),
             _ms("locked_until_ms"),
             _ms("updated_at_ms"),
+        ),
+        "audit": table(
+            "audit",
+            Column("seq", BigInteger, primary_key=True, autoincrement=True),
+            _ms("at_ms"),
+            _text("actor"),
+            _text("action"),
+            _text("target"),
+            _text("outcome"),
+            _text("detail"),
         ),
     }
 

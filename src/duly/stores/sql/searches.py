@@ -72,7 +72,13 @@ def _page(
     db: Db, which: ScheduleFilter, span: tuple[str, str], after: tuple[str, str], limit: int
 ) -> list[Schedule]:
     table = db.tables.resources
-    statement = _ordered(db, which, after).where(table.c.name >= span[0], table.c.name < span[1])
+    # Of two lower bounds PostgreSQL begins at either, and would walk the index from its start for a
+    # place before the span. So it is told the one that matters.
+    if after[0] < span[0]:
+        statement = _ordered(db, which, None).where(table.c.name >= span[0])
+    else:
+        statement = _ordered(db, which, after)
+    statement = statement.where(table.c.name < span[1])
     return [schedule_of(row) for row in db.connection.execute(statement.limit(limit))]
 
 
@@ -84,17 +90,23 @@ def _next_flow(db: Db, which: ScheduleFilter, after: tuple[str, str]) -> str | N
     return None if name is None else str(name).partition("/")[0]
 
 
-def _ordered(db: Db, which: ScheduleFilter, after: tuple[str, str]) -> Select[tuple[object, ...]]:
-    """Schedules of a filter but for its names, behind a place, in order."""
+def _ordered(
+    db: Db, which: ScheduleFilter, after: tuple[str, str] | None
+) -> Select[tuple[object, ...]]:
+    """Schedules of a filter but for its names, behind a place where there is one, in order."""
     table = db.tables.resources
-    behind: ColumnElement[bool] = tuple_(table.c.name, table.c.scope) > tuple_(*after)
     statement = select(table).where(table.c.state.is_not(None))
     if which.state is not None:
         statement = statement.where(table.c.state == which.state)
     if which.scope is None:
-        return statement.where(behind).order_by(table.c.name, table.c.scope)
+        if after is not None:
+            behind: ColumnElement[bool] = tuple_(table.c.name, table.c.scope) > tuple_(*after)
+            statement = statement.where(behind)
+        return statement.order_by(table.c.name, table.c.scope)
     # Inside one scope the key of the documents has the order, and the scope is no part of it.
-    name, scope = after
-    later = table.c.name >= name if which.scope > scope else table.c.name > name
     statement = statement.where(table.c.collection == SCHEDULES, table.c.scope == which.scope)
-    return statement.where(later).order_by(table.c.name)
+    if after is not None:
+        name, scope = after
+        later = table.c.name >= name if which.scope > scope else table.c.name > name
+        statement = statement.where(later)
+    return statement.order_by(table.c.name)

@@ -30,10 +30,10 @@ from duly.store import (
 from duly.stores.sql import documents, events, extras, index, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
-from duly.stores.sql.read_verbs import ReadVerbs
+from duly.stores.sql.glass_verbs import GlassVerbs
 
 
-class SqlStore(DispatchVerbs, ReadVerbs):
+class SqlStore(DispatchVerbs, GlassVerbs):
     """Every verb of the port on one relational database."""
 
     @property

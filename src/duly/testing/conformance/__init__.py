@@ -9,6 +9,7 @@ transactions a `begin`.
 from duly.testing.conformance.dispatch_processes import DispatchProcessConformance
 from duly.testing.conformance.dispatches import DispatchConformance
 from duly.testing.conformance.documents import DocumentConformance
+from duly.testing.conformance.glass import GlassConformance
 from duly.testing.conformance.index import IndexConformance
 from duly.testing.conformance.job_processes import JobProcessConformance
 from duly.testing.conformance.job_transactions import JobTransactionConformance
@@ -25,6 +26,7 @@ __all__ = [
     "DispatchProcessConformance",
     "DocumentConformance",
     "FairnessConformance",
+    "GlassConformance",
     "IndexConformance",
     "JobConformance",
     "JobProcessConformance",

@@ -1,0 +1,141 @@
+"""The port to a database, for the glass: what pages and metrics read, and who did what.
+
+As in `store`: every verb is one step; times are integer milliseconds by the database's clock. No
+read costs more than what it may look at, however much is stored: counts stop where they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from duly.jobs import JobState
+from duly.occurrences import IndexRow
+
+MAX_COUNT = 100_000
+"""No count goes further than this."""
+MAX_SAMPLE = 5_000
+MAX_AUDIT_TEXT = 2_000
+MINUTE_MS = 60_000
+ENDS = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
+"""States that count_ends() speaks of."""
+
+AuditOutcome = Literal["done", "refused"]
+
+
+class QueueCount(NamedTuple):
+    """What is in a queue; no number is above the one that was asked for."""
+
+    queue: str
+    queued: int
+    later: int
+    """Scheduled or retrying."""
+    processing: int
+    dead: int
+    first_run_at_ms: int | None
+    """Run time of the job that is next in line."""
+
+
+class WorkspaceCount(NamedTuple):
+    """What waits in one queue for one workspace."""
+
+    workspace: str
+    queued: int
+    first_run_at_ms: int | None
+
+
+class EndCount(NamedTuple):
+    """How many jobs ended in one minute."""
+
+    minute_ms: int
+    """When the minute began."""
+    state: JobState
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """Index rows whose run time comes before an instant."""
+
+    now_ms: int
+    minutes: Sequence[tuple[int, int]]
+    """(start of a minute, rows whose next run time is in it), rising; overdue ones included."""
+    sample: Sequence[IndexRow]
+    """All of them, or about one in `stride`."""
+    stride: int
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(rows for _, rows in self.minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What can be known of the index at once, however large it is."""
+
+    now_ms: int
+    has_active: bool
+    """Some schedule is active. Looked for only where there are no rows; True otherwise."""
+    has_rows: bool
+    due: int
+    quarantined: int
+    oldest: Sequence[IndexRow]
+    """Rows that have been due for longest."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Schedules should fire, and nothing is there that could make them."""
+        return self.has_active and not self.has_rows
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what to what: appended, never changed."""
+
+    by: str
+    action: str
+    """`job.retry`, `schedule.pause`, `sign_in`."""
+    target: str
+    """`job:<id>`, `schedule:<id>`, `queue:<name>`; empty: nothing in particular."""
+    outcome: AuditOutcome = "done"
+    detail: str = ""
+    seq: int = 0
+    at_ms: int = 0
+    """Number and time are the store's, whatever was passed in."""
+
+
+class GlassStore(Protocol):
+    """What Duly asks of a database for its pages."""
+
+    async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
+        """Jobs by state, each counted up to `most`; states without jobs are left out.
+
+        Of those that wait for their time, scheduled or retrying, `most` are looked at together.
+        """
+
+    async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
+        """Queues in which something waits, runs or died, or that somebody spoke about, by name."""
+
+    async def count_workspaces(
+        self, queue: str, most: int = 1_000, limit: int = 100
+    ) -> list[WorkspaceCount]:
+        """Workspaces with queued jobs in a queue, by name."""
+
+    async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
+        """Jobs ended since then by minute and state, the newest `most` of each state; sorted."""
+
+    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
+        """Rows with a run time before `until_ms`, by minute; and about `sample` of them."""
+
+    async def glance(self, most: int = 10_000) -> Glance:
+        """Due and quarantined rows, counted up to `most`, and those due for longest."""
+
+    async def append_audit(self, entry: AuditEntry) -> AuditEntry:
+        """Keep who did what; gives it back with its number and time."""
+
+    async def list_audit(
+        self, *, target: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """One page of entries, newest first, before a number; of one target, where named."""

@@ -1,0 +1,51 @@
+"""Probes: whether this process lives, and whether it should be sent work.
+
+They answer everybody, so they say names and grades, never whose schedule it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from duly.alarms import alarms
+from duly.errors import DulyError
+from duly.glass_store import Glance
+from duly.server.kept import Kept
+from duly.server.pages import Glass
+
+PATIENCE_S = 3.0
+_FRESH_S = 2.0
+
+
+class Probes:
+    """`/healthz` and `/readyz` of one application."""
+
+    def __init__(self, glass: Glass) -> None:
+        self._glass = glass
+        # However often it is asked, the database is asked every two seconds at most.
+        self._glance: Kept[tuple[Glance | None]] = Kept(self._look, for_s=_FRESH_S)
+        self.routes = [Route("/healthz", self._lives), Route("/readyz", self._is_ready)]
+
+    async def _lives(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _is_ready(self, _request: Request) -> Response:
+        (glance,) = await self._glance.get(PATIENCE_S) or (None,)
+        checks = {"store": "bad" if glance is None else "ok"}
+        if glance is not None:
+            checks |= {each.name.replace(" ", "_"): each.level for each in alarms(glance)}
+        is_ready = "bad" not in checks.values()
+        answer = {"status": "ok" if is_ready else "bad", "checks": checks}
+        return JSONResponse(answer, 200 if is_ready else 503)
+
+    async def _look(self) -> tuple[Glance | None]:
+        """What is there; None where nothing answers in time: that is an answer too."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return (await self._glass.admin.glass.glance(),)
+        except (DulyError, TimeoutError):
+            return (None,)

@@ -1,0 +1,58 @@
+"""An answer kept for a while, and read again behind those who ask.
+
+Nobody waits for longer than they say: meanwhile they get the answer before, or None where there
+is none yet. However many ask, it is read once at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from duly.errors import DulyError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_SHARE = 30
+
+
+class Kept(Generic[T]):
+    """One answer."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], for_s: float) -> None:
+        self._read = read
+        self._for_s = self._good_for_s = for_s
+        self._answer: T | None = None
+        self._read_at: float | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def age_s(self) -> float | None:
+        """How old the answer is; None: there is none yet."""
+        if self._read_at is None:
+            return None
+        return asyncio.get_running_loop().time() - self._read_at
+
+    async def get(self, wait_s: float = 0.2) -> T | None:
+        """The answer, new or a little old; None where it takes longer than `wait_s`."""
+        age_s = self.age_s
+        if age_s is not None and age_s < self._good_for_s:
+            return self._answer
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_anew())
+        await asyncio.wait({self._reading}, timeout=wait_s)
+        return self._answer
+
+    async def _read_anew(self) -> None:
+        clock = asyncio.get_running_loop()
+        begun = clock.time()
+        try:
+            self._answer = await self._read()
+            self._read_at = clock.time()
+            # What is dear to read is read less often: never more than a small share of the time.
+            if self._for_s:
+                self._good_for_s = max(self._for_s, _SHARE * (self._read_at - begun))
+        except DulyError as error:
+            log.warning("glass: %s", error, extra={"event": "glass.unavailable"})

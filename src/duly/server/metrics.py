@@ -1,0 +1,197 @@
+"""Metrics for Prometheus: what the database says now, and what this process has done.
+
+Gauges are read when they are asked for, at most every few seconds; counters are this process's
+own. Lateness is observed from the occurrences that ended last, each of them once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter as Multiset
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from duly.alarms import alarms
+from duly.glass_store import Glance, QueueCount
+from duly.glass_views import Overview
+from duly.job_views import WorkerView
+from duly.jobs import JobState
+from duly.ledger_store import Lateness
+from duly.server.gate import Gate
+from duly.server.kept import Kept
+from duly.server.operator_auth import OperatorAuth
+from duly.server.pages import Glass
+from duly.store import IndexHealth
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+QUEUES = 100
+"""Queues that are told apart; a label must not grow without end."""
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+_COUNTERS = {
+    "plans": ("duly_plan_runs", "Steps of planning"),
+    "planned": ("duly_planned", "Jobs that the planner made"),
+    "missed": ("duly_missed", "Nominal times swallowed by misfire policies"),
+    "quarantined": ("duly_quarantined", "Rows that the planner set apart"),
+    "enqueued": ("duly_jobs_enqueued", "Jobs that were enqueued here"),
+    "claimed": ("duly_jobs_claimed", "Jobs that workers took"),
+    "dead": ("duly_jobs_dead", "Jobs that were given up"),
+    "refused": ("duly_ends_refused", "Ends that came too late"),
+    "rescued": ("duly_lease_rescues", "Jobs whose lease ended unrenewed"),
+    "promoted": ("duly_jobs_promoted", "Waiting jobs whose time came"),
+    "pruned": ("duly_jobs_pruned", "Jobs that were removed after their time"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database says."""
+
+    seen: Overview
+    glance: Glance
+    queues: list[QueueCount]
+    workers: list[WorkerView]
+    lateness: list[Lateness]
+
+
+class Metrics:
+    """The metrics of one application, in a registry of their own."""
+
+    def __init__(self, glass: Glass, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
+        self._glass = glass
+        self._auth = auth
+        self._gate = Gate(auth)
+        self._facts: Kept[Facts] = Kept(self._read, for_s=fresh_s)
+        self._health: Kept[IndexHealth] = Kept(self._count, for_s=60)
+        self._known: Multiset[Lateness] | None = None
+        self._registry = CollectorRegistry()
+        self._lateness = Histogram(
+            "duly_lateness_seconds",
+            "How long after its run time an occurrence began",
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self.routes = [Route("/metrics", self._answer)]
+
+    async def _answer(self, request: Request) -> Response:
+        if not self._may_read(request):
+            return PlainTextResponse("a bearer token or a sign-in is needed\n", 401)
+        return Response(await self.text(), media_type=KIND)
+
+    def _may_read(self, request: Request) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        wanted = self._auth.options.metrics_token
+        if scheme.lower() == "bearer" and wanted:
+            return hmac.compare_digest(given.strip().encode(), wanted.encode())
+        return not isinstance(self._gate.enter(request), Response)
+
+    async def text(self) -> bytes:
+        """Everything in the format that Prometheus reads."""
+        facts = await self._facts.get(wait_s=5)
+        health = await self._health.get()
+        if facts is not None:
+            self._observe(facts.lateness)
+        found = CollectorRegistry()
+        found.register(_Families([*_gauges(facts, health), *self._counters()]))
+        return generate_latest(found) + generate_latest(self._registry)
+
+    async def _read(self) -> Facts:
+        admin = self._glass.admin
+        seen, glance, queues, workers, lateness = await asyncio.gather(
+            admin.glass.overview(),
+            admin.glass.glance(),
+            admin.glass.queues(QUEUES),
+            admin.workers(),
+            admin.glass.lateness(),
+        )
+        return Facts(seen, glance, [count for _, count in queues], workers, lateness)
+
+    async def _count(self) -> IndexHealth:
+        return await self._glass.admin.glass.index_health()
+
+    def _observe(self, lateness: list[Lateness]) -> None:
+        now, known = Multiset(lateness), self._known
+        self._known = now
+        if known is not None:  # what ended before this process was asked first is not its own
+            for each in (now - known).elements():
+                self._lateness.observe(max(0, each.late_ms) / 1000)
+
+    def _counters(self) -> Iterable[Metric]:
+        for name, (metric, words) in _COUNTERS.items():
+            yield CounterMetricFamily(metric, words, value=self._glass.meters.counts[name])
+        ended = CounterMetricFamily(
+            "duly_jobs_processed", "Attempts by how they ended", labels=["status"]
+        )
+        for status, count in sorted(self._glass.meters.ended.items()):
+            ended.add_metric([status], count)
+        yield ended
+
+
+class _Families:
+    """What a registry asks for."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _gauges(facts: Facts | None, health: IndexHealth | None) -> Iterable[Metric]:
+    yield GaugeMetricFamily("duly_up", "The database answers", value=float(facts is not None))
+    if facts is not None:
+        yield from _of_jobs(facts)
+        yield from _of_index(facts.glance)
+        yield from _of_workers(facts.workers)
+    if health is not None:
+        yield GaugeMetricFamily("duly_schedules_active", "Active schedules", value=health.active)
+        yield GaugeMetricFamily("duly_index_rows", "Rows with a next time", value=health.rows)
+        words = "Active schedules without a row"
+        yield GaugeMetricFamily("duly_index_missing", words, value=health.missing)
+
+
+def _of_jobs(facts: Facts) -> Iterable[Metric]:
+    states = GaugeMetricFamily("duly_jobs", "Jobs, counted up to 10,000 a state", labels=["state"])
+    for state in JobState:
+        states.add_metric([state.value], facts.seen.states.get(state, 0))
+    yield states
+    working = facts.seen.states.get(JobState.PROCESSING, 0)
+    yield GaugeMetricFamily("duly_jobs_in_flight", "Jobs at work", value=working)
+    queues = GaugeMetricFamily(
+        "duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=["queue", "state"]
+    )
+    for each in facts.queues:
+        for place in ("queued", "later", "processing", "dead"):
+            queues.add_metric([each.queue, place], getattr(each, place))
+    yield queues
+
+
+def _of_index(glance: Glance) -> Iterable[Metric]:
+    oldest = glance.oldest
+    age_s = (glance.now_ms - oldest[0].run_at_ms) / 1000 if oldest else 0.0
+    silent, missed = alarms(glance)
+    for name, words, value in (
+        ("duly_index_due", "Rows whose run time has come, up to 10,000", float(glance.due)),
+        ("duly_index_oldest_due_seconds", "How long the oldest of them waits", age_s),
+        ("duly_index_quarantined", "Rows that cannot be evaluated", float(glance.quarantined)),
+        ("duly_index_silent", "Schedules are active and no row is there", silent.level == "bad"),
+        ("duly_missed_runs", "Rows wait for over two of their periods", missed.level == "bad"),
+    ):
+        yield GaugeMetricFamily(name, words, value=float(value))
+
+
+def _of_workers(workers: list[WorkerView]) -> Iterable[Metric]:
+    alive = [each for each in workers if each.is_alive]
+    for name, words, value in (
+        ("duly_workers_alive", "Workers that said so within 30 s", len(alive)),
+        ("duly_workers_silent", "Workers that did not", len(workers) - len(alive)),
+        ("duly_worker_slots", "Slots of workers that live", sum(each.slots for each in alive)),
+        ("duly_worker_running", "Slots at work", sum(each.running for each in alive)),
+    ):
+        yield GaugeMetricFamily(name, words, value=float(value))

@@ -1,0 +1,30 @@
+"""The first page: what is due, how late things are, what ended, what comes."""
+
+from __future__ import annotations
+
+from duly.job_store import JobFilter
+from duly.jobs import JobState
+from duly.server.icons import tone
+from duly.server.pages import Page, Visit
+
+_LATELY_DEAD = 5
+
+
+async def overview(visit: Visit) -> Page:
+    """The whole at a glance."""
+    seen = await visit.admin.glass.overview()
+    dead = await visit.admin.jobs(JobFilter(state=JobState.DEAD), limit=_LATELY_DEAD)
+    states = [
+        (state.value, seen.states.get(state, 0), tone(state))
+        for state in JobState
+        if state is not JobState.FAILED
+    ]
+    values = {
+        "seen": seen,
+        "forecast": await visit.costly.forecast.get(),
+        "states": states,
+        "dead": dead,
+        "late": {share: seen.late_ms(share / 100) for share in (50, 95, 99)},
+        "per_minute": [each.ended for each in seen.minutes],
+    }
+    return Page("overview.html", "Overview", "overview", values)

@@ -1,0 +1,158 @@
+"""What pages read, in memory: counted the plain way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from duly.glass_store import (
+    ENDS,
+    MAX_COUNT,
+    MAX_SAMPLE,
+    MINUTE_MS,
+    AuditEntry,
+    EndCount,
+    Glance,
+    QueueCount,
+    Upcoming,
+    WorkspaceCount,
+)
+from duly.jobs import Job, JobState
+from duly.stores.checks import check_audit, check_limit
+from duly.stores.memory.index import in_order
+from duly.stores.memory.read_verbs import ReadVerbs
+from duly.stores.memory.tables import StoredJob, Tables
+
+OLDEST = 100
+_LATER = (JobState.SCHEDULED, JobState.RETRYING)
+
+
+class GlassVerbs(ReadVerbs):
+    """Every verb of GlassStore."""
+
+    async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
+        """Jobs by state, each counted up to `most`."""
+        check_limit(most, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            counts = Counter(stored.job.state for stored in tables.jobs.values())
+        return {state: min(count, most) for state, count in sorted(counts.items())}
+
+    async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
+        """Queues in which something waits, runs or died, or that somebody spoke about."""
+        check_limit(most, MAX_COUNT)
+        check_limit(limit)
+        with self._transaction() as (tables, _):
+            return _queues(tables, most)[:limit]
+
+    async def count_workspaces(
+        self, queue: str, most: int = 1_000, limit: int = 100
+    ) -> list[WorkspaceCount]:
+        """Workspaces with queued jobs in a queue."""
+        check_limit(most, MAX_COUNT)
+        check_limit(limit)
+        with self._transaction() as (tables, _):
+            line = [each for each in _in_line(tables) if each.queue == queue]
+        counts = Counter(job.workspace for job in line)
+        return [
+            WorkspaceCount(
+                name, min(count, most), _first(job for job in line if name == job.workspace)
+            )
+            for name, count in sorted(counts.items())
+        ][:limit]
+
+    async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
+        """Jobs ended since then by minute and state."""
+        check_limit(most, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            jobs = [stored.job for stored in tables.jobs.values()]
+        counts: Counter[tuple[int, JobState]] = Counter()
+        for state in ENDS:
+            ended = (job.finished_at_ms for job in jobs if job.state is state)
+            times = sorted((ms for ms in ended if ms is not None and ms >= since_ms), reverse=True)
+            counts.update((ms // MINUTE_MS * MINUTE_MS, state) for ms in times[:most])
+        return [EndCount(*key, count) for key, count in sorted(counts.items())]
+
+    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
+        """Rows with a run time before `until_ms`, by minute; and about `sample` of them."""
+        check_limit(sample, MAX_SAMPLE)
+        with self._transaction() as (tables, now_ms):
+            rows = [row for row in in_order(tables) if row.run_at_ms < until_ms]
+        minutes = Counter(row.run_at_ms // MINUTE_MS * MINUTE_MS for row in rows)
+        stride = max(1, len(rows) // sample)
+        return Upcoming(now_ms, sorted(minutes.items()), rows[::stride], stride)
+
+    async def glance(self, most: int = 10_000) -> Glance:
+        """Due and quarantined rows, and those due for longest."""
+        check_limit(most, MAX_COUNT)
+        with self._transaction() as (tables, now_ms):
+            rows = in_order(tables)
+            has_active = any(each.state == "active" for each in tables.schedules())
+            quarantined = len(tables.errors)
+        due = [row for row in rows if row.run_at_ms <= now_ms]
+        return Glance(
+            now_ms,
+            bool(rows) or has_active,
+            bool(rows),
+            min(len(due), most),
+            min(quarantined, most),
+            due[:OLDEST],
+        )
+
+    async def append_audit(self, entry: AuditEntry) -> AuditEntry:
+        """Keep who did what."""
+        check_audit(entry)
+        with self._transaction() as (tables, now_ms):
+            kept = replace(entry, seq=len(tables.audit) + 1, at_ms=now_ms)
+            tables.audit.append(kept)
+            return kept
+
+    async def list_audit(
+        self, *, target: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """One page of entries, newest first, before a number."""
+        check_limit(limit)
+        with self._transaction() as (tables, _):
+            found = [
+                entry
+                for entry in reversed(tables.audit)
+                if target in (None, entry.target) and (before is None or entry.seq < before)
+            ]
+        return found[:limit]
+
+
+def _queues(tables: Tables, most: int) -> list[QueueCount]:
+    jobs = [stored.job for stored in tables.jobs.values()]
+    line = _in_line(tables)
+
+    def count(queue: str, *states: JobState) -> int:
+        found = Counter(job.state for job in jobs if job.queue == queue and job.state in states)
+        return min(sum(found.values()), most)
+
+    shown = (JobState.QUEUED, *_LATER, JobState.PROCESSING, JobState.DEAD)
+    names = {job.queue for job in jobs if job.state in shown} | tables.queues.keys()
+    return [
+        QueueCount(
+            name,
+            count(name, JobState.QUEUED),
+            count(name, *_LATER),
+            count(name, JobState.PROCESSING),
+            count(name, JobState.DEAD),
+            _first(job for job in line if job.queue == name),
+        )
+        for name in sorted(names)
+    ]
+
+
+def _in_line(tables: Tables) -> list[Job]:
+    """Queued jobs by their places, careful ones last."""
+    waiting = [each for each in tables.jobs.values() if each.job.state is JobState.QUEUED]
+
+    def place(each: StoredJob) -> tuple[bool, int, str]:
+        return each.job.is_careful, each.place, each.job.id
+
+    return [each.job for each in sorted(waiting, key=place)]
+
+
+def _first(jobs: Iterable[Job]) -> int | None:
+    return next((job.run_at_ms for job in jobs), None)

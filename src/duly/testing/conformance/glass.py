@@ -1,0 +1,230 @@
+"""What pages read: bounded counts, minutes of ends, what comes, and who did what."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from duly.errors import InvalidInput
+from duly.glass_store import (
+    MAX_AUDIT_TEXT,
+    AuditEntry,
+    EndCount,
+    QueueCount,
+    Upcoming,
+    WorkspaceCount,
+)
+from duly.job_store import QueueSettings
+from duly.jobs import JobState
+from duly.store import Store
+from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import a_job, bring_to, insert
+from duly.testing.conformance.samples import (
+    HOUR_MS,
+    MINUTE_MS,
+    START_MS,
+    a_definition,
+    a_write,
+    put,
+)
+from duly.testing.conformance.suite import StoreConformance, case
+from duly.triggers import cron
+
+
+class CountCases(StoreConformance):
+    """count_states(), count_queues(), count_workspaces() and count_ends()."""
+
+    @case
+    async def test_states_are_counted_up_to_a_number(self, store: Store) -> None:
+        assert await store.count_states() == {}
+        for state in JobState:
+            if state is not JobState.FAILED:
+                await bring_to(store, state, state.value, queue=f"of-{state}")
+        await insert(store, *(a_job(f"more-{number}") for number in range(4)))
+        counts = await store.count_states()
+        assert counts.pop(JobState.QUEUED) == 5
+        assert counts == dict.fromkeys(
+            sorted(set(JobState) - {JobState.QUEUED, JobState.FAILED}), 1
+        )
+        assert (await store.count_states(3))[JobState.QUEUED] == 3
+
+    @case
+    async def test_queues_say_what_is_in_them(self, store: Store, clock: ManualClock) -> None:
+        assert await store.count_queues() == []
+        await bring_to(store, JobState.DEAD, "d1", queue="mail")
+        await bring_to(store, JobState.SUCCEEDED, "s1", queue="gone")
+        await bring_to(store, JobState.RETRYING, "r1", queue="mail")
+        await bring_to(store, JobState.SCHEDULED, "l1", queue="later")
+        await bring_to(store, JobState.PROCESSING, "p1", queue="busy")
+        await insert(store, *(a_job(f"q{number}", queue="mail") for number in range(4)))
+        await store.set_queue(QueueSettings("spoken", is_paused=True))
+        clock.advance(minutes=1)
+        await insert(store, a_job("first", queue="mail", priority=9))
+        moved_ms = START_MS + MINUTE_MS
+        wanted = [
+            QueueCount("busy", 0, 0, 1, 0, None),
+            QueueCount("later", 0, 1, 0, 0, None),
+            QueueCount("mail", 5, 1, 0, 1, moved_ms),
+            QueueCount("spoken", 0, 0, 0, 0, None),
+        ]
+        assert await store.count_queues() == wanted
+        assert await store.count_queues(limit=2) == wanted[:2]
+        assert (await store.count_queues(most=3))[2].queued == 3
+
+    @case
+    async def test_workspaces_say_what_waits_for_them(self, store: Store) -> None:
+        assert await store.count_workspaces("default") == []
+        await insert(store, a_job("x", workspace="zoo", queue="other"))
+        await insert(store, *(a_job(f"a{n}", workspace="acme") for n in range(3)))
+        await insert(store, a_job("b", workspace="beta"))
+        await insert(store, a_job("l", workspace="late", run_at_ms=START_MS + HOUR_MS))
+        wanted = [WorkspaceCount("acme", 3, START_MS), WorkspaceCount("beta", 1, START_MS)]
+        assert await store.count_workspaces("default") == wanted
+        assert await store.count_workspaces("default", limit=1) == wanted[:1]
+        assert (await store.count_workspaces("default", most=2))[0].queued == 2
+
+    @case
+    async def test_ends_are_counted_by_minute(self, store: Store, clock: ManualClock) -> None:
+        await bring_to(store, JobState.SUCCEEDED, "early")
+        clock.advance(minutes=2, seconds=59)
+        for name in "abc":
+            await bring_to(store, JobState.SUCCEEDED, name)
+        await bring_to(store, JobState.DEAD, "d")
+        await bring_to(store, JobState.RETRYING, "r", queue="other")
+        clock.advance(seconds=1)
+        await bring_to(store, JobState.CANCELLED, "e")
+        second_ms, third_ms = START_MS + 2 * MINUTE_MS, START_MS + 3 * MINUTE_MS
+        ends = [
+            EndCount(second_ms, JobState.DEAD, 1),
+            EndCount(second_ms, JobState.SUCCEEDED, 3),
+            EndCount(third_ms, JobState.CANCELLED, 1),
+        ]
+        assert await store.count_ends(START_MS + 1) == ends
+        first = EndCount(START_MS, JobState.SUCCEEDED, 1)
+        assert await store.count_ends(START_MS) == [first, *ends]
+        assert await store.count_ends(START_MS, most=3) == ends
+
+    @case
+    async def test_counts_have_bounds(self, store: Store) -> None:
+        reads: list[Callable[[int], Awaitable[object]]] = [
+            store.count_states,
+            store.count_queues,
+            store.glance,
+            lambda most: store.count_workspaces("a", most),
+            lambda most: store.count_ends(START_MS, most),
+            lambda most: store.upcoming(START_MS, most),
+        ]
+        for read in reads:
+            for most in (0, 100_001):
+                with pytest.raises(InvalidInput):
+                    await read(most)
+
+
+class UpcomingCases(StoreConformance):
+    """upcoming() and glance()."""
+
+    @case
+    async def test_rows_are_counted_by_minute(self, store: Store) -> None:
+        assert await store.upcoming(START_MS) == Upcoming(START_MS, [], [], 1)
+        hourly = a_definition(cron("0 * * * *"))
+        await put(store, *(a_write(name, hourly) for name in "abc"))
+        await put(store, a_write("d", a_definition(cron("30 12 * * *"))))
+        await put(store, a_write("z", a_definition(cron("0 9 1 1 *"))))
+        found = await store.upcoming(START_MS + HOUR_MS + 1)
+        half_ms = START_MS + HOUR_MS // 2
+        assert found.minutes == [(half_ms, 1), (START_MS + HOUR_MS, 3)]
+        assert (found.rows, found.stride) == (4, 1)
+        assert [row.name for row in found.sample] == ["d", "a", "b", "c"]
+        assert (await store.upcoming(START_MS + HOUR_MS)).rows == 1
+
+    @case
+    async def test_of_many_rows_some_are_given(self, store: Store) -> None:
+        hourly = a_definition(cron("0 * * * *"))
+        await put(store, *(a_write(f"{number:02}", hourly) for number in range(40)))
+        found = await store.upcoming(START_MS + 2 * HOUR_MS, sample=10)
+        assert (found.rows, found.stride) == (40, 4)
+        assert 8 <= len(found.sample) <= 12
+
+    @case
+    async def test_glance_sees_what_is_due(self, store: Store, clock: ManualClock) -> None:
+        empty = await store.glance()
+        assert (empty.has_active, empty.has_rows, empty.due, empty.is_silent) == (
+            False,
+            False,
+            0,
+            False,
+        )
+        hourly = a_definition(cron("0 * * * *"))
+        await put(store, *(a_write(name, hourly) for name in "abc"))
+        idle = await store.glance()
+        assert (idle.has_active, idle.has_rows, idle.due, list(idle.oldest)) == (True, True, 0, [])
+        clock.advance(hours=1)
+        busy = await store.glance()
+        assert (busy.now_ms, busy.due) == (START_MS + HOUR_MS, 3)
+        assert [row.name for row in busy.oldest] == ["a", "b", "c"]
+        assert (await store.glance(most=2)).due == 2
+
+    @case
+    async def test_glance_sees_an_emptied_index(self, store: Store) -> None:
+        (written,) = await put(store, a_write())
+        assert written.row is not None
+        await store.remove(a_write().key)
+        assert (await store.glance()).is_silent
+        await store.delete_schedule(a_write().key)
+        assert not (await store.glance()).is_silent
+
+    @case
+    async def test_paused_schedules_are_not_silent(self, store: Store) -> None:
+        await put(store, a_write("a", a_definition(enabled=False)))
+        assert not (await store.glance()).is_silent
+
+
+class AuditCases(StoreConformance):
+    """append_audit() and list_audit()."""
+
+    @case
+    async def test_entries_are_listed_newest_first(self, store: Store, clock: ManualClock) -> None:
+        assert await store.list_audit() == []
+        first = await store.append_audit(AuditEntry("ada", "job.retry", "job:1", seq=9, at_ms=1))
+        clock.advance(minutes=1)
+        refused = AuditEntry("bob", "job.cancel", "job:2", "refused", "it has ended")
+        second = await store.append_audit(refused)
+        assert (first.by, first.action, first.target, first.outcome) == (
+            "ada",
+            "job.retry",
+            "job:1",
+            "done",
+        )
+        assert (first.at_ms, second.at_ms) == (START_MS, START_MS + MINUTE_MS)
+        assert first.seq < second.seq
+        assert await store.list_audit() == [second, first]
+        assert await store.list_audit(limit=1) == [second]
+        assert await store.list_audit(before=second.seq) == [first]
+
+    @case
+    async def test_entries_are_found_by_their_target(self, store: Store) -> None:
+        kept = [
+            await store.append_audit(AuditEntry("ada", "job.retry", f"job:{n % 2}"))
+            for n in range(6)
+        ]
+        odd = [each for each in reversed(kept) if each.target == "job:1"]
+        assert await store.list_audit(target="job:1") == odd
+        assert await store.list_audit(target="job:1", before=odd[0].seq) == odd[1:]
+        assert await store.list_audit(target="job:") == []
+
+    @case
+    async def test_entries_say_who_and_what(self, store: Store) -> None:
+        for entry in (
+            AuditEntry("", "job.retry", "job:1"),
+            AuditEntry("ada", "", "job:1"),
+            AuditEntry("ada", "job.retry", "job:1", detail="x" * (MAX_AUDIT_TEXT + 1)),
+        ):
+            with pytest.raises(InvalidInput):
+                await store.append_audit(entry)
+        with pytest.raises(InvalidInput):
+            await store.list_audit(limit=0)
+
+
+class GlassConformance(CountCases, UpcomingCases, AuditCases):
+    """Every promise of GlassStore."""

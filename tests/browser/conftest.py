@@ -1,0 +1,82 @@
+"""A real Chromium, and a page that notices console errors and requests to other hosts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+from duly.server.gate import COOKIE
+from tests.browser.site import Site, serving
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+NO_BROWSER = "chromium is not installed; on Debian: apt-get install chromium"
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """The dashboard over ten days of a sample."""
+    with serving() as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests."""
+    where = shutil.which("chromium")
+    if where is None:
+        pytest.skip(NO_BROWSER)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=where, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
+    """A browser without a past."""
+    context = browser.new_context(
+        base_url=site.url, viewport={"width": 1360, "height": 900}, color_scheme="light"
+    )
+    context.set_default_timeout(20_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+    """A page; at its end, nothing was said in the console and nobody else was asked."""
+    complaints: list[str] = []
+
+    def look(request: Request) -> None:
+        if not request.url.startswith((site.url, "data:")):
+            complaints.append(f"request to {request.url}")
+
+    page = context.new_page()
+    page.on("request", look)
+    page.on("pageerror", lambda error: complaints.append(f"error {error}"))
+    page.on(
+        "console",
+        lambda said: complaints.append(f"console {said.text}") if said.type == "error" else None,
+    )
+    yield page
+    # A sign-in that is refused is an answer of 401, which the console calls an error.
+    assert [each for each in complaints if "status of 401" not in each] == []
+
+
+@pytest.fixture
+def ada(page: Page, site: Site) -> Page:
+    """The overview of somebody who signed in and may step in."""
+    cookie = site.auth.begin(site.auth.options.operators[0])
+    page.context.add_cookies([{"name": COOKIE, "value": cookie, "url": site.url}])
+    page.goto("/")
+    return page

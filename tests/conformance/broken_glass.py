@@ -1,0 +1,63 @@
+"""Memory stores that are broken in one way each, about what pages read; and who notices it."""
+
+from dataclasses import replace
+
+from duly.glass_store import AuditEntry, EndCount, Glance, QueueCount, Upcoming
+from duly.jobs import JobState
+from duly.stores import MemoryStore
+from duly.testing.conformance import GlassConformance, StoreConformance
+
+
+class CountsWithoutEnd(MemoryStore):
+    async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
+        await super().count_states(most)
+        return await super().count_states(100_000)
+
+
+class ForgetsQueuesSpokenAbout(MemoryStore):
+    async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
+        found = await super().count_queues(most, limit)
+        return [each for each in found if sum(each[1:5])]
+
+
+class CountsEveryEnd(MemoryStore):
+    async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
+        return await super().count_ends(min(0, since_ms), most)
+
+
+class ForgetsTheOverdue(MemoryStore):
+    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
+        found = await super().upcoming(until_ms, sample)
+        return replace(found, minutes=found.minutes[1:])
+
+
+class NeverSilent(MemoryStore):
+    async def glance(self, most: int = 10_000) -> Glance:
+        return replace(await super().glance(most), has_active=False)
+
+
+class BelievesTheCaller(MemoryStore):
+    async def append_audit(self, entry: AuditEntry) -> AuditEntry:
+        kept = await super().append_audit(entry)
+        return replace(kept, at_ms=entry.at_ms)
+
+
+class ListsEveryTarget(MemoryStore):
+    async def list_audit(
+        self, *, target: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        return await super().list_audit(target=target and None, before=before, limit=limit)
+
+
+BROKEN_GLASS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+    (broken, GlassConformance, name)
+    for broken, name in (
+        (CountsWithoutEnd, "test_states_are_counted_up_to_a_number"),
+        (ForgetsQueuesSpokenAbout, "test_queues_say_what_is_in_them"),
+        (CountsEveryEnd, "test_ends_are_counted_by_minute"),
+        (ForgetsTheOverdue, "test_rows_are_counted_by_minute"),
+        (NeverSilent, "test_glance_sees_an_emptied_index"),
+        (BelievesTheCaller, "test_entries_are_listed_newest_first"),
+        (ListsEveryTarget, "test_entries_are_found_by_their_target"),
+    )
+]

@@ -1,0 +1,340 @@
+"""The dashboard over HTTP: who gets in, what a form may do, and what every answer says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any, Self
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp
+
+from duly import Context, Duly, Flow, JobId, ScheduleCollection, cron, user
+from duly.glass_store import AuditEntry
+from duly.job_store import ClaimRequest
+from duly.jobs import JobState, WorkerId
+from duly.outcomes import Failed, decide
+from duly.server.dashboard import PAGES, WISHES, dashboard_app
+from duly.server.gate import COOKIE, MAX_FORM
+from duly.server.headers import POLICY
+from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.server.operators import Operator, hash_password
+
+PASSWORD = "correct horse"  # noqa: S105
+HASH = hash_password(PASSWORD)
+OPERATORS = (Operator("ada", "operator", HASH), Operator("vic", "viewer", HASH))
+FORM = "application/x-www-form-urlencoded"
+
+
+def an_app() -> Duly:
+    flow = Flow("crm")
+
+    @flow.action
+    async def send(input: dict[str, str], ctx: Context) -> None:  # noqa: A002
+        """Nothing."""
+
+    return Duly("memory:", flows=[flow])
+
+
+async def a_dead_job(app: Duly) -> JobId:
+    job_id = (await app.client.enqueue("crm.send", {"password": "hunter22"})).job_id
+    claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
+    await app.store.finish([decide(job, Failed("no", is_final=True)) for job in claims.jobs])
+    return job_id
+
+
+class Http:
+    """Requests one after another, on one event loop."""
+
+    def __init__(self, app: ASGIApp, scheme: str = "http") -> None:
+        self.app = app
+        self.cookies = httpx.Cookies()
+        self._runner = asyncio.Runner()
+        self._url = f"{scheme}://127.0.0.1"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.close()
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._ask("GET", path, options))
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._ask("POST", path, options))
+
+    async def _ask(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=self._url, cookies=self.cookies
+        ) as client:
+            answer = await client.request(method, path, **options)
+            self.cookies = client.cookies
+            return answer
+
+
+class Visitor:
+    """A browser, as far as HTTP goes."""
+
+    def __init__(self, app: Duly, auth: OperatorAuth, mount: str = "") -> None:
+        self.app, self.auth = app, auth
+        dashboard = dashboard_app(app, auth)
+        whole = Starlette(routes=[Mount(mount, dashboard)]) if mount else dashboard
+        self.http = Http(whole)
+
+    def become(self, number: int) -> None:
+        self.http.cookies.set(COOKIE, self.auth.begin(self.auth.options.operators[number]))
+
+    def token(self, path: str = "/queue?name=default") -> str:
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.http.get(path).text)
+        assert found is not None
+        return found[1]
+
+    def audit(self) -> list[AuditEntry]:
+        return asyncio.run(self.app.admin.glass.audit())
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor(an_app(), OperatorAuth(AuthOptions(OPERATORS)))
+    with visitor.http:
+        yield visitor
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/nowhere", "/live"])
+def test_nothing_is_shown_to_strangers(visitor: Visitor, path: str) -> None:
+    answer = visitor.http.get(path)
+    assert answer.status_code == (401 if path == "/live" else 303)
+    assert "Overview" not in answer.text
+
+
+@pytest.mark.parametrize("path", [*WISHES, "/theme"])
+def test_strangers_change_nothing(visitor: Visitor, path: str) -> None:
+    answer = visitor.http.post(path, data={"id": "a"})
+    assert answer.status_code == (303 if path == "/theme" else 403)
+    assert visitor.audit() == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_answers(visitor: Visitor, path: str) -> None:
+    visitor.become(0)
+    answer = visitor.http.get(path)
+    needs_more = {"/job", "/schedule", "/schedules/edit", "/queue"}
+    assert answer.status_code == (400 if path in needs_more else 200)
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"<script(?! type=\"module\" src=)|style=|onclick=|https?://", answer.text)
+
+
+def test_policy_lets_nothing_in_from_elsewhere() -> None:
+    assert "unsafe" not in POLICY
+    assert "script-src 'self';" in POLICY
+    assert "frame-ancestors 'none'" in POLICY
+    assert "http" not in POLICY
+
+
+def test_sign_in_and_out(visitor: Visitor) -> None:
+    http = visitor.http
+    fields = {"name": "ada", "password": PASSWORD, "next": "/jobs?state=dead"}
+    answer = http.post("/sign-in", data=fields)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?state=dead")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "Secure" not in cookie
+    assert http.get("/").status_code == 200
+    assert http.post("/sign-out", data={}).status_code == 303
+    assert http.get("/").status_code == 303
+    assert [(each.by, each.action, each.outcome) for each in visitor.audit()] == [
+        ("ada", "sign_in", "done")
+    ]
+
+
+def test_cookies_are_secure_over_https(visitor: Visitor) -> None:
+    with Http(visitor.http.app, "https") as http:
+        answer = http.post("/sign-in", data={"name": "ada", "password": PASSWORD})
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_wrong_passwords_are_counted_and_names_not_kept(visitor: Visitor) -> None:
+    for _ in range(5):
+        answer = visitor.http.post("/sign-in", data={"name": "my-password", "password": "x"})
+        assert answer.status_code == 401
+    answer = visitor.http.post("/sign-in", data={"name": "ada", "password": PASSWORD})
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert {each.by for each in visitor.audit()} == {"(unknown)"}
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}]
+)
+def test_sign_in_from_elsewhere_is_refused(visitor: Visitor, headers: dict[str, str]) -> None:
+    fields = {"name": "ada", "password": PASSWORD}
+    answer = visitor.http.post("/sign-in", data=fields, headers=headers)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_link_is_used_by_a_button_and_once(visitor: Visitor) -> None:
+    token = visitor.auth.make_link_token(Operator("demo", "operator"))
+    assert token in visitor.http.get("/sign-in/link", params={"token": token}).text
+    answer = visitor.http.post("/sign-in/link", data={"token": token})
+    assert answer.status_code == 303
+    assert "demo" in visitor.http.get("/").text
+    visitor.http.cookies.clear()
+    assert visitor.http.post("/sign-in/link", data={"token": token}).status_code == 401
+
+
+def test_wish_is_granted_and_kept(visitor: Visitor) -> None:
+    job_id = asyncio.run(a_dead_job(visitor.app))
+    visitor.become(0)
+    fields = {"csrf": visitor.token(), "id": job_id, "back": f"/job?id={job_id}"}
+    answer = visitor.http.post("/job/retry", data=fields)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/job?id={job_id}")
+    page = visitor.http.get(f"/job?id={job_id}").text
+    assert "is queued." in page
+    assert "hunter22" not in page
+    assert "is queued." not in visitor.http.get("/jobs").text
+    (entry,) = visitor.audit()
+    assert (entry.by, entry.action, entry.target) == ("ada", "job.retry", f"job:{job_id}")
+
+
+def test_refused_wish_is_kept_too(visitor: Visitor) -> None:
+    visitor.become(0)
+    answer = visitor.http.post("/job/retry", data={"csrf": visitor.token(), "id": "job_nobody"})
+    assert answer.status_code == 303
+    assert "does not exist" in visitor.http.get("/").text
+    (entry,) = visitor.audit()
+    assert (entry.outcome, entry.target) == ("refused", "job:job_nobody")
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64])
+def test_forms_without_their_token_are_refused(visitor: Visitor, token: str | None) -> None:
+    job_id = asyncio.run(a_dead_job(visitor.app))
+    visitor.become(0)
+    fields = {"id": job_id} | ({} if token is None else {"csrf": token})
+    assert visitor.http.post("/job/retry", data=fields).status_code == 403
+    job = asyncio.run(visitor.app.client.job(job_id))
+    assert job is not None
+    assert job.state is JobState.DEAD
+
+
+def test_forms_from_other_sites_are_refused(visitor: Visitor) -> None:
+    visitor.become(0)
+    fields = {"csrf": visitor.token(), "name": "default"}
+    answer = visitor.http.post(
+        "/queue/pause", data=fields, headers={"origin": "https://evil.example"}
+    )
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("path", WISHES)
+def test_viewers_are_refused(visitor: Visitor, path: str) -> None:
+    visitor.become(1)
+    fields = {"csrf": visitor.token(), "id": "a", "name": "default", "flow": "f", "scope": "system"}
+    assert visitor.http.post(path, data=fields).status_code == 303
+    (entry,) = visitor.audit()
+    assert (entry.by, entry.outcome) == ("vic", "refused")
+    assert asyncio.run(visitor.app.admin.queues()) == []
+
+
+def test_forms_have_bounds(visitor: Visitor) -> None:
+    visitor.become(0)
+    body = f"csrf={visitor.token()}&id=a&more=" + "x" * MAX_FORM
+    answer = visitor.http.post("/job/retry", content=body, headers={"content-type": FORM})
+    assert answer.status_code == 400
+    answer = visitor.http.post("/job/retry", json={"id": "a"})
+    assert answer.status_code == 400
+
+
+def test_dashboard_can_be_mounted_under_a_path() -> None:
+    app = an_app()
+    asyncio.run(a_dead_job(app))
+    visitor = Visitor(app, OperatorAuth(AuthOptions(OPERATORS)), "/duly")
+    with visitor.http:
+        answer = visitor.http.get("/duly/jobs")
+        assert answer.headers["location"] == "/duly/sign-in?next=%2Fjobs"
+        fields = {"name": "ada", "password": PASSWORD, "next": "/jobs"}
+        answer = visitor.http.post("/duly/sign-in", data=fields)
+        assert answer.headers["location"] == "/duly/jobs"
+        assert "Path=/duly;" in answer.headers["set-cookie"]
+        page = visitor.http.get("/duly/jobs").text
+        links = re.findall(r'(?:href|action|src|data-live)="([^"#]+)"', page)
+        assert len(links) > 15
+        assert [each for each in links if not each.startswith("/duly")] == []
+        fields = {"csrf": visitor.token("/duly/queue?name=a"), "name": "a", "back": "/queues"}
+        answer = visitor.http.post("/duly/queue/pause", data=fields)
+        assert answer.headers["location"] == "/duly/queues"
+
+
+def test_development_needs_no_sign_in_but_this_machine() -> None:
+    auth = OperatorAuth(AuthOptions(development_host="127.0.0.1"))
+    visitor = Visitor(an_app(), auth)
+    with visitor.http:
+        assert visitor.http.get("/").status_code == 200
+        answer = visitor.http.post("/queue/pause", data={"name": "a"})
+        assert answer.status_code == 403
+        fields = {"name": "a", "csrf": visitor.token()}
+        assert visitor.http.post("/queue/pause", data=fields).status_code == 303
+        other = visitor.http.get("/", headers={"host": "evil.example"})
+        assert other.status_code == 403
+
+
+def test_schedule_is_made_changed_and_deleted(visitor: Visitor) -> None:
+    visitor.become(0)
+    key = {"flow": "crm", "scope": "user:ada", "name": "a/b ä"}
+    fields = key | {"csrf": visitor.token(), "rule": "0 9 * * *", "action": "crm.send"}
+    visitor.http.post("/schedules/create", data=fields)
+    page = visitor.http.get("/schedule", params=key).text
+    assert "at 09:00" in page
+    edit = visitor.http.get("/schedules/edit", params=key).text
+    version = re.search(r'name="version" value="(\d+)"', edit)
+    assert version is not None
+    changed = fields | {"rule": "0 10 * * *", "version": version[1]}
+    visitor.http.post("/schedules/change", data=changed)
+    assert "at 10:00" in visitor.http.get("/schedule", params=key).text
+    visitor.http.post("/schedules/change", data=changed | {"rule": "0 11 * * *"})
+    assert "at 10:00" in visitor.http.get("/schedule", params=key).text
+    visitor.http.post("/schedule/delete", data=fields)
+    assert visitor.http.get("/schedule", params=key).status_code == 404
+
+
+def test_unknown_actions_are_refused(visitor: Visitor) -> None:
+    visitor.become(0)
+    fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
+    visitor.http.post("/schedules/create", data=fields | {"rule": "0 9 * * *", "action": "sned"})
+    assert "did you mean" in visitor.http.get("/schedules").text
+
+
+def test_words_of_users_are_escaped(visitor: Visitor) -> None:
+    evil = "<script>alert(1)</script>"
+    collection = ScheduleCollection(visitor.app.store, "crm")
+
+    async def make() -> None:
+        mine = collection.of(user("ada"))
+        await mine.create(evil, cron("0 9 * * *"), action="send", description=evil, note=evil)
+
+    asyncio.run(make())
+    visitor.become(0)
+    key = {"flow": "crm", "scope": "user:ada", "name": evil}
+    for page in ("/", "/schedules", "/schedule"):
+        assert "<script>alert" not in visitor.http.get(page, params=key).text
+
+
+def test_files_are_kept_by_their_version(visitor: Visitor) -> None:
+    visitor.become(0)
+    page = visitor.http.get("/").text
+    for name in re.findall(r'"(/static/[^"]+)"', page):
+        answer = visitor.http.get(name)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    assert visitor.http.get("/static/duly.css?v=old").headers["cache-control"] == "no-cache"
+    assert visitor.http.get("/static/../dashboard.py").status_code in (303, 404)
+    assert visitor.http.get("/static/nothing").status_code == 404

@@ -1,0 +1,307 @@
+"""What stands behind the pages: kept answers, streams, alarms, meters, metrics and probes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from starlette.responses import StreamingResponse
+
+from duly import Context, Duly, Flow, ScheduleCollection, ScheduleKey, cron, user
+from duly.alarms import alarms, is_missed
+from duly.errors import BackendUnavailable
+from duly.glass_store import Glance
+from duly.job_store import ClaimRequest
+from duly.jobs import WorkerId
+from duly.occurrences import IndexRow
+from duly.outcomes import Failed, Succeeded, decide
+from duly.plan_store import PlanRequest
+from duly.server.dashboard import dashboard_app
+from duly.server.kept import Kept
+from duly.server.live import Live, changes, event
+from duly.server.metrics import Metrics
+from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.testing import ManualClock
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+TOKEN = "scrape-scrape-scrape"  # noqa: S105
+HOUR_MS = 3_600_000
+
+
+def an_app(clock: ManualClock) -> Duly:
+    flow = Flow("crm")
+
+    @flow.action
+    async def send(input: dict[str, str], ctx: Context) -> None:  # noqa: A002
+        """Nothing."""
+
+    return Duly("memory:", flows=[flow], clock=clock)
+
+
+async def a_schedule(app: Duly, rule: str = "0 * * * *") -> None:
+    await (
+        ScheduleCollection(app.store, "crm")
+        .of(user("ada"))
+        .create("digest", cron(rule), action="send")
+    )
+
+
+def test_answers_are_kept_and_read_once_at_a_time() -> None:
+    async def check() -> None:
+        reads, may_end = 0, asyncio.Event()
+
+        async def read() -> int:
+            nonlocal reads
+            reads += 1
+            await may_end.wait()
+            return reads
+
+        kept = Kept(read, for_s=1_000)
+        assert await kept.get(0) is None
+        assert kept.age_s is None
+        waiting = [asyncio.create_task(kept.get(60)) for _ in range(3)]
+        await asyncio.sleep(0)
+        may_end.set()
+        assert await asyncio.gather(*waiting) == [1, 1, 1]
+        assert await kept.get(0) == 1
+        assert kept.age_s is not None
+
+    asyncio.run(check())
+
+
+def test_old_answers_stay_while_new_ones_are_read() -> None:
+    async def check() -> None:
+        answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
+
+        async def read() -> int:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        kept = Kept(read, for_s=0)
+        assert [await kept.get(60) for _ in range(3)] == [1, 1, 2]
+
+    asyncio.run(check())
+
+
+def test_parts_are_sent_when_they_differ() -> None:
+    sent: dict[str, str] = {}
+    assert changes(sent, {"a": "1", "b": "2"}) == {"a": "1", "b": "2"}
+    assert changes(sent, {"a": "1", "b": "3"}) == {"b": "3"}
+    early = '<time datetime="x" title="y">3 s ago</time>'
+    assert changes(sent, {"a": early}) == {"a": early}
+    assert changes(sent, {"a": early.replace("3 s", "9 s")}) == {}
+    assert changes(sent, {"a": early.replace('"x"', '"z"')}) != {}
+
+
+def test_events_are_one_line() -> None:
+    sent = event("parts", {"a": "line\nbreak\r\n\n"})
+    assert sent.count(b"\n") == 3
+    kind, body, *_ = sent.split(b"\n")
+    assert kind == b"event: parts"
+    assert msgspec.json.decode(body.removeprefix(b"data: ")) == {"a": "line\nbreak\r\n\n"}
+
+
+async def _nothing() -> dict[str, str] | None:
+    return {"a": "1"}
+
+
+def test_streams_are_bounded_and_end_with_the_server() -> None:
+    async def check() -> None:
+        live = Live(period_s=60, most=1)
+        first = live.answer(_nothing)
+        assert isinstance(first, StreamingResponse)
+        stream = aiter(first.body_iterator)
+        assert b"retry" in await anext(stream)
+        assert b"event: parts" in await anext(stream)
+        assert live.streams == 1
+        assert live.answer(_nothing).status_code == 503
+        live.close()
+        assert b"event: end" in await anext(stream)
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        assert live.streams == 0
+        assert live.answer(_nothing).status_code == 503
+
+    asyncio.run(check())
+
+
+def test_streams_end_when_their_session_does() -> None:
+    async def check() -> None:
+        answers: list[dict[str, str] | None] = [{"a": "1"}, None]
+
+        async def read() -> dict[str, str] | None:
+            return answers.pop(0)
+
+        stream = Live(period_s=0).answer(read)
+        assert isinstance(stream, StreamingResponse)
+        sent = [bytes(each) async for each in stream.body_iterator]  # type: ignore[arg-type]
+        assert [each.split(b"\n")[0] for each in sent] == [
+            b"retry: 3000",
+            b"event: parts",
+            b"event: end",
+        ]
+
+    asyncio.run(check())
+
+
+async def hourly_row() -> IndexRow:
+    app = an_app(ManualClock(NOON))
+    await a_schedule(app)
+    (row,) = await app.store.list_rows()
+    return row
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "is_one"),
+    [(0, False), (HOUR_MS, False), (2 * HOUR_MS, False), (2 * HOUR_MS + 1, True)],
+)
+def test_missed_is_what_waits_for_two_periods(late_ms: int, is_one: bool) -> None:
+    row = asyncio.run(hourly_row())
+    now_ms = row.run_at_ms + late_ms
+    assert is_missed(row, now_ms) is is_one
+    glance = Glance(now_ms, has_active=True, has_rows=True, due=1, quarantined=0, oldest=[row])
+    assert [each.level for each in alarms(glance)] == ["ok", "bad" if is_one else "ok"]
+
+
+def test_silence_is_an_alarm() -> None:
+    silent = Glance(0, has_active=True, has_rows=False, due=0, quarantined=0, oldest=[])
+    idle = Glance(0, has_active=False, has_rows=False, due=0, quarantined=0, oldest=[])
+    assert [each.level for each in alarms(silent)] == ["bad", "ok"]
+    assert [each.level for each in alarms(idle)] == ["ok", "ok"]
+
+
+def test_meters_count_what_loops_do() -> None:
+    async def check() -> None:
+        clock = ManualClock(NOON)
+        app = an_app(clock)
+        await a_schedule(app)
+        clock.advance(hours=1)
+        await app.store.plan_occurrences(PlanRequest())
+        await app.client.enqueue("crm.send", {}, key="k")
+        await app.client.enqueue("crm.send", {}, key="k")
+        claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
+        first, second = claims.jobs
+        ends = [decide(first, Succeeded()), decide(second, Failed("no", is_final=True))]
+        await app.store.finish(ends)
+        assert await app.store.finish(ends[:1]) == [first.id]
+        counts = app.meters.counts
+        assert (counts["plans"], counts["planned"], counts["enqueued"]) == (1, 1, 1)
+        assert (counts["claimed"], counts["dead"], counts["refused"]) == (2, 1, 1)
+        assert app.meters.ended == {"succeeded": 1, "failed": 1}
+        await app.client.enqueue("crm.send", {})
+        await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
+        clock.advance(hours=1)
+        assert await app.store.release_expired() == counts["rescued"] == 1
+
+    asyncio.run(check())
+
+
+def asked(
+    app: Duly, *questions: tuple[str, dict[str, str]], between: Callable[[], Awaitable[Any]]
+) -> list[httpx.Response]:
+    """Answers of the dashboard, one after another, with something in between."""
+
+    async def ask() -> list[httpx.Response]:
+        auth = OperatorAuth(AuthOptions(metrics_token=TOKEN))
+        transport = httpx.ASGITransport(dashboard_app(app, auth))
+        answers = []
+        async with httpx.AsyncClient(transport=transport, base_url="http://duly") as client:
+            for path, headers in questions:
+                answers.append(await client.get(path, headers=headers))
+                await between()
+        return answers
+
+    return asyncio.run(ask())
+
+
+async def _idle() -> None:
+    """Nothing in between."""
+
+
+def test_probes_answer_everybody_and_name_nobody() -> None:
+    clock = ManualClock(NOON)
+    app = an_app(clock)
+    asyncio.run(a_schedule(app, "0 13 * * *"))
+    lives, ready = asked(app, ("/healthz", {}), ("/readyz", {}), between=_idle)
+    assert (lives.status_code, lives.json()) == (200, {"status": "ok"})
+    checks = {"store": "ok", "silent_index": "ok", "missed_runs": "ok"}
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "checks": checks})
+    clock.advance(days=4)
+    (late,) = asked(app, ("/readyz", {}), between=_idle)
+    assert (late.status_code, late.json()["checks"]["missed_runs"]) == (503, "bad")
+    assert "ada" not in late.text
+    asyncio.run(app.store.remove(ScheduleKey("crm", "user:ada", "digest")))
+    (silent,) = asked(app, ("/readyz", {}), between=_idle)
+    assert (silent.status_code, silent.json()["checks"]["silent_index"]) == (503, "bad")
+
+
+def test_store_that_does_not_answer_is_not_ready() -> None:
+    app = Duly("postgresql://nobody@127.0.0.1:1/nothing")
+    (answer,) = asked(app, ("/readyz", {}), between=_idle)
+    assert (answer.status_code, answer.json()["checks"]) == (503, {"store": "bad"})
+
+
+def test_lateness_is_observed_once() -> None:
+    clock = ManualClock(NOON)
+    app = an_app(clock)
+
+    async def check() -> None:
+        auth = OperatorAuth(AuthOptions(metrics_token=TOKEN))
+        metrics = Metrics(app, auth, fresh_s=0)
+        await a_schedule(app, "0 * * * *")
+        assert b"duly_lateness_seconds_count 0.0" in await metrics.text()
+        for _ in range(2):
+            clock.advance(hours=1)
+            await app.store.plan_occurrences(PlanRequest())
+            clock.advance(seconds=4)
+            claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
+            await app.store.finish([decide(job, Succeeded()) for job in claims.jobs])
+        for _ in range(2):
+            text = await metrics.text()
+            assert b"duly_lateness_seconds_count 2.0" in text
+            assert b'duly_lateness_seconds_bucket{le="2.5"} 0.0' in text
+            assert b'duly_lateness_seconds_bucket{le="5.0"} 1.0' in text
+
+    asyncio.run(check())
+
+
+def test_metrics_need_a_token() -> None:
+    app = an_app(ManualClock(NOON))
+    wrong = {"Authorization": "Bearer wrong"}
+    answers = asked(app, ("/metrics", {}), ("/metrics", wrong), between=_idle)
+    assert [each.status_code for each in answers] == [401, 401]
+
+
+def test_metrics_tell_what_is_stored_and_done() -> None:
+    clock = ManualClock(NOON)
+    app = an_app(clock)
+
+    async def prepare() -> None:
+        await a_schedule(app)
+        clock.advance(hours=1, seconds=2)
+        await app.store.plan_occurrences(PlanRequest())
+        await app.client.enqueue("crm.send", {}, queue="mail")
+
+    asyncio.run(prepare())
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    lines = set(answer.text.splitlines())
+    assert {
+        "duly_up 1.0",
+        'duly_jobs{state="queued"} 2.0',
+        'duly_queue_jobs{queue="mail",state="queued"} 1.0',
+        "duly_index_due 0.0",
+        "duly_index_silent 0.0",
+        "duly_missed_runs 0.0",
+        "duly_planned_total 1.0",
+        "duly_schedules_active 1.0",
+        "duly_index_missing 0.0",
+        "duly_workers_alive 0.0",
+    } <= lines
