@@ -24,6 +24,7 @@ from duly.schedules import (
     ScheduleId,
     ScheduleState,
 )
+from duly.upkeep_store import UpkeepStore
 
 CLAIM_LIMIT = 100
 MAX_CLAIM = 10_000
@@ -222,7 +223,7 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, Protocol):
+class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, UpkeepStore, Protocol):
     """Everything Duly asks of a database."""
 
     @property

@@ -22,6 +22,7 @@ from duly.testing.conformance import (
     ScheduleConformance,
     StoreConformance,
     TransactionConformance,
+    UpkeepConformance,
 )
 
 
@@ -48,6 +49,10 @@ class TestJobs(MemoryBackend, JobConformance):
 
 
 class TestFairness(MemoryBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(MemoryBackend, UpkeepConformance):
     pass
 
 

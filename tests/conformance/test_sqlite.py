@@ -29,6 +29,7 @@ from duly.testing.conformance import (
     ScheduleConformance,
     StoreConformance,
     TransactionConformance,
+    UpkeepConformance,
 )
 from duly.testing.conformance.transactions import Begin
 
@@ -63,6 +64,10 @@ class TestJobs(SqliteBackend, JobConformance):
 
 
 class TestFairness(SqliteBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(SqliteBackend, UpkeepConformance):
     pass
 
 

@@ -118,6 +118,8 @@ class Tables:
     """By schedule id: the job that holds the running marker, from queued to its end."""
     hints: dict[str, None] = field(default_factory=dict)
     """What listeners are told when the transaction has ended, each once."""
+    zone_rules: str | None = None
+    """The version of the zone rules that all next times are right by."""
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""
