@@ -39,9 +39,12 @@ from duly.job_views import (
 )
 from duly.jobs import Job, JobId, JobState, check_text
 from duly.schedule_admin import ScheduleAdmin, Which
+from duly.scopes import Scope
 from duly.store import ReconcileReport, Store
+from duly.upkeep_store import Erased, Recomputed
 from duly.why import Answer
 from duly.wishes import granted, no_such_job
+from duly.zone_rules import rules_in_use
 
 EVERY_JOB = JobFilter()
 ALIVE_MS = 30_000
@@ -186,6 +189,33 @@ class Admin:
             if count < batch:
                 break
         return removed
+
+    async def erase(
+        self, scope: Scope | str, on_step: Callable[[Erased], None] | None = None
+    ) -> Erased:
+        """Remove everything an owner left; `on_step` hears the sum so far after every step.
+
+        Jobs that run are asked to stop and counted as `running`: erase again when they have ended.
+        """
+        total = Erased()
+        while True:
+            total += await self._store.erase(str(scope), cursor=total.cursor)
+            if on_step is not None:
+                on_step(total)
+            if total.cursor is None:
+                return total
+
+    async def recompute_zones(
+        self, on_step: Callable[[Recomputed], None] | None = None
+    ) -> Recomputed:
+        """Move next times that this process's zone rules put elsewhere; the keeper does it, too."""
+        total = Recomputed()
+        while True:
+            total += await self._store.recompute_zones(rules_in_use(), cursor=total.cursor)
+            if on_step is not None:
+                on_step(total)
+            if total.cursor is None:
+                return total
 
     async def queues(self) -> list[QueueView]:
         """Every queue that has jobs or that somebody spoke about, by name."""

@@ -25,6 +25,7 @@ from duly.schedules import (
     ScheduleId,
     ScheduleState,
 )
+from duly.upkeep_store import UpkeepStore
 
 CLAIM_LIMIT = 100
 MAX_CLAIM = 10_000
@@ -223,7 +224,16 @@ class ScheduleIndex(Protocol):
         """Remove the row of a key; absent is fine."""
 
 
-class Store(ScheduleIndex, JobStore, PlanStore, DispatchStore, LedgerStore, GlassStore, Protocol):
+class Store(
+    ScheduleIndex,
+    JobStore,
+    PlanStore,
+    DispatchStore,
+    LedgerStore,
+    GlassStore,
+    UpkeepStore,
+    Protocol,
+):
     """Everything Duly asks of a database."""
 
     @property

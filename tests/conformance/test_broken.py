@@ -39,6 +39,7 @@ from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_reads import BROKEN_READS
 from tests.conformance.broken_turns import BROKEN_TURNS
+from tests.conformance.broken_upkeep import BROKEN_UPKEEP
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
 """How a case fails; a wrong number of rows to unpack is a ValueError."""
@@ -339,6 +340,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     *BROKEN_READS,
     *BROKEN_TURNS,
     *BROKEN_DISPATCHES,
+    *BROKEN_UPKEEP,
 ]
 
 

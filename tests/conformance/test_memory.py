@@ -23,6 +23,7 @@ from duly.testing.conformance import (
     ScheduleConformance,
     StoreConformance,
     TransactionConformance,
+    UpkeepConformance,
 )
 
 
@@ -49,6 +50,10 @@ class TestJobs(MemoryBackend, JobConformance):
 
 
 class TestFairness(MemoryBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(MemoryBackend, UpkeepConformance):
     pass
 
 

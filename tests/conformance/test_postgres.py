@@ -32,6 +32,7 @@ from duly.testing.conformance import (
     ScheduleConformance,
     StoreConformance,
     TransactionConformance,
+    UpkeepConformance,
 )
 from duly.testing.conformance.processes import Peers
 from duly.testing.conformance.samples import START_MS
@@ -57,6 +58,7 @@ def empty_tables(url: str) -> None:
         ).fetchall()
         for (name,) in names:
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
+        connection.execute("UPDATE duly_schema SET tz_version = NULL")
 
 
 class PostgresBackend(StoreConformance):
@@ -90,6 +92,10 @@ class TestJobs(PostgresBackend, JobConformance):
 
 
 class TestFairness(PostgresBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(PostgresBackend, UpkeepConformance):
     pass
 
 

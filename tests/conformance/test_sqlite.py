@@ -30,6 +30,7 @@ from duly.testing.conformance import (
     ScheduleConformance,
     StoreConformance,
     TransactionConformance,
+    UpkeepConformance,
 )
 from duly.testing.conformance.transactions import Begin
 
@@ -64,6 +65,10 @@ class TestJobs(SqliteBackend, JobConformance):
 
 
 class TestFairness(SqliteBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(SqliteBackend, UpkeepConformance):
     pass
 
 

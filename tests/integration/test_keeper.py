@@ -13,6 +13,7 @@ from duly.jobs import JobState, WorkerId
 from duly.loops import Keeper, KeeperOptions
 from duly.loops.keeper import _ROUNDS, Kept
 from duly.testing.clock import ManualClock
+from duly.upkeep_store import LedgerPruned, Recomputed
 from tests.integration.working import enqueue, in_loop, open_app, path
 
 GONE = WorkerId("worker_gone")
@@ -63,9 +64,15 @@ class Endless:
         self.calls: list[str] = []
 
     def __getattr__(self, verb: str) -> Any:
-        async def sweep(*_: object) -> Any:
+        async def sweep(*_: object, **_options: object) -> Any:
             self.calls.append(verb)
-            return [] if verb == "remove_silent_workers" else MAX_SWEEP
+            answers: dict[str, Any] = {
+                "remove_silent_workers": [],
+                "zone_rules": None,
+                "prune_ledger": LedgerPruned(MAX_SWEEP, 0, "ledger:x"),
+                "recompute_zones": Recomputed(1_000, 0, (), "rows:1"),
+            }
+            return answers.get(verb, MAX_SWEEP)
 
         return sweep
 
@@ -75,8 +82,9 @@ async def test_no_step_starves_the_others() -> None:
     store: Any = Endless()
     kept = await Keeper(store).run_once()
     full = _ROUNDS * MAX_SWEEP
-    assert kept == Kept(full, full, full, 0)
-    assert [store.calls.count(verb) for verb in ("promote_due", "prune")] == [_ROUNDS] * 2
+    assert kept == Kept(full, full, full, 0, full)
+    verbs = ("promote_due", "prune", "prune_ledger", "recompute_zones")
+    assert [store.calls.count(verb) for verb in verbs] == [_ROUNDS] * 4
 
 
 @in_loop

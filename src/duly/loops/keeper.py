@@ -1,7 +1,8 @@
 """The keeper: what time brings, and what time takes away.
 
 Rescues jobs whose lease ended, queues those that became due, removes ended ones kept long enough
-and workers that fell silent. Every node may run one; every step is bounded and fenced.
+and workers that fell silent; once a day walks through the ledger and, after new zone rules, through
+the index. Every node may run one; every step is bounded and fenced.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from duly.errors import BackendUnavailable
 from duly.job_store import MAX_SWEEP, JobStore, Retention
 from duly.loops.patience import Backoff, Signal
+from duly.loops.walks import Walk
+from duly.upkeep_store import LedgerPruned, LedgerRetention, Recomputed, UpkeepStore
+from duly.zone_rules import is_newer, rules_in_use, rules_on_disk
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 50
 """Full batches a step takes before the next step has its turn."""
+
+
+class KeeperStore(JobStore, UpkeepStore, Protocol):
+    """What a keeper asks of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,9 @@ class KeeperOptions:
     prune_period_s: float = 60.0
     silent_worker_s: float = 60.0
     retention: Retention = field(default_factory=Retention)
+    upkeep_period_s: float = 86_400.0
+    """Between two walks through the ledger, and two looks at the zone rules."""
+    ledger: LedgerRetention = field(default_factory=LedgerRetention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +52,25 @@ class Kept:
     promoted: int = 0
     pruned: int = 0
     silent_workers: int = 0
+    occurrences: int = 0
+    """Removed from the ledger."""
+    events: int = 0
+    """Facts about schedules, removed."""
+    moved: int = 0
+    """Next times that new zone rules moved."""
 
 
 class Keeper:
     """The loop."""
 
-    def __init__(self, store: JobStore, options: KeeperOptions | None = None) -> None:
+    def __init__(self, store: KeeperStore, options: KeeperOptions | None = None) -> None:
         self._store = store
         self._options = KeeperOptions() if options is None else options
         self._stopping = Signal()
         self._next_prune = 0.0
+        period_s = self._options.upkeep_period_s
+        self._ledger = Walk(self._prune_ledger, period_s, _ROUNDS)
+        self._zones = Walk(self._recompute_zones, period_s, _ROUNDS)
 
     def stop(self) -> None:
         """End after the current step."""
@@ -80,7 +101,48 @@ class Keeper:
         if now >= self._next_prune:
             self._next_prune = now + self._options.prune_period_s
             pruned = await self._all(partial(self._store.prune, self._options.retention))
-        return Kept(rescued, promoted, pruned, len(silent))
+        ledger = await self._ledger.go_on(now)
+        return Kept(
+            rescued,
+            promoted,
+            pruned,
+            len(silent),
+            sum(each.occurrences for each in ledger),
+            sum(each.events for each in ledger),
+            await self._follow_zones(now),
+        )
+
+    async def _prune_ledger(self, cursor: str | None) -> LedgerPruned:
+        return await self._store.prune_ledger(self._options.ledger, MAX_SWEEP, cursor)
+
+    async def _recompute_zones(self, cursor: str | None) -> Recomputed:
+        if cursor is None and not await self._has_newer_rules():
+            return Recomputed()
+        return await self._store.recompute_zones(rules_in_use(), cursor=cursor)
+
+    async def _has_newer_rules(self) -> bool:
+        mine, disk = rules_in_use(), rules_on_disk()
+        if mine != disk:
+            log.warning(
+                "zone rules %s are installed, but this process goes by %s; restart it",
+                disk,
+                mine,
+                extra={"event": "keeper.old_zone_rules"},
+            )
+        return is_newer(mine, await self._store.zone_rules())
+
+    async def _follow_zones(self, now: float) -> int:
+        steps = await self._zones.go_on(now)
+        total = sum(steps, Recomputed())
+        if total.moved:
+            log.warning(
+                "zone rules %s moved the next times of %d schedules, such as %s",
+                rules_in_use(),
+                total.moved,
+                ", ".join(each.schedule_id for each in total.examples),
+                extra={"event": "keeper.zones_moved", "moved": total.moved},
+            )
+        return total.moved
 
     async def _all(self, sweep: Callable[[], Awaitable[int]]) -> int:
         total = 0

@@ -43,12 +43,13 @@ from duly.stores.memory.dispatch_verbs import DispatchVerbs
 from duly.stores.memory.glass import GlassVerbs
 from duly.stores.memory.hand_over import Step
 from duly.stores.memory.tables import Tables
+from duly.stores.memory.upkeep_verbs import UpkeepVerbs
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore(DispatchVerbs, GlassVerbs):
+class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
     capabilities = Capabilities(

@@ -120,6 +120,8 @@ class Tables:
     hints: dict[str, None] = field(default_factory=dict)
     """What listeners are told when the transaction has ended, each once."""
     audit: list[AuditEntry] = field(default_factory=list)
+    zone_rules: str | None = None
+    """The version of the zone rules that all next times are right by."""
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""

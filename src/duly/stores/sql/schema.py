@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 PREFIX = "duly_"
 
 
@@ -59,6 +59,7 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _whole("version", primary_key=True),
             _whole("readable_from"),
             _ms("updated_at_ms"),
+            _text("tz_version", nullable=True),
         ),
         resources=table(
             "resources",

@@ -31,9 +31,10 @@ from duly.stores.sql import documents, events, extras, index, plans, reconcile, 
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
 from duly.stores.sql.glass_verbs import GlassVerbs
+from duly.stores.sql.upkeep_verbs import UpkeepVerbs
 
 
-class SqlStore(DispatchVerbs, GlassVerbs):
+class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     """Every verb of the port on one relational database."""
 
     @property

@@ -20,6 +20,7 @@ from duly.testing.conformance.processes import ProcessConformance
 from duly.testing.conformance.schedules import ScheduleConformance
 from duly.testing.conformance.suite import OpenStore, StoreConformance
 from duly.testing.conformance.transactions import TransactionConformance
+from duly.testing.conformance.upkeep_suite import UpkeepConformance
 
 __all__ = [
     "DispatchConformance",
@@ -39,4 +40,5 @@ __all__ = [
     "ScheduleConformance",
     "StoreConformance",
     "TransactionConformance",
+    "UpkeepConformance",
 ]

@@ -1,0 +1,43 @@
+"""Walks through a whole table: a few steps a round, taken up again where they stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Step(Protocol):
+    """What a step gives."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Where to go on; None: the walk has ended."""
+
+
+S = TypeVar("S", bound=Step)
+
+
+class Walk(Generic[S]):
+    """One walk; when it has ended, the next begins a period later."""
+
+    def __init__(
+        self, step: Callable[[str | None], Awaitable[S]], period_s: float, most: int
+    ) -> None:
+        self._step = step
+        self._period_s = period_s
+        self._most = most
+        self._cursor: str | None = None
+        self._next = 0.0
+
+    async def go_on(self, now: float) -> list[S]:
+        """The steps of one round, by a clock in seconds; a step that fails is taken again."""
+        made: list[S] = []
+        if self._cursor is None and now < self._next:
+            return made
+        while len(made) < self._most:
+            made.append(await self._step(self._cursor))
+            self._cursor = made[-1].cursor
+            if self._cursor is None:
+                self._next = now + self._period_s
+                break
+        return made

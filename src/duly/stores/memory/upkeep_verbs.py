@@ -1,0 +1,34 @@
+"""The memory store's half for upkeep: every verb of UpkeepStore."""
+
+from __future__ import annotations
+
+from duly.stores.memory import erasure, ledger_upkeep, zones
+from duly.stores.memory.job_verbs import JobVerbs
+from duly.upkeep_store import MAX_ZONED, Erased, LedgerPruned, LedgerRetention, Recomputed
+
+
+class UpkeepVerbs(JobVerbs):
+    """Everything about upkeep; MemoryStore adds the rest."""
+
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        """Remove what an owner left."""
+        with self._transaction() as (tables, now_ms):
+            return erasure.erase(tables, now_ms, scope, cursor, limit)
+
+    async def prune_ledger(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> LedgerPruned:
+        """Remove occurrences and facts kept long enough."""
+        with self._transaction() as (tables, now_ms):
+            return ledger_upkeep.prune_ledger(tables, now_ms, retention, limit, cursor)
+
+    async def zone_rules(self) -> str | None:
+        """The version of the zone rules that all next times are right by."""
+        return self._tables.zone_rules
+
+    async def recompute_zones(
+        self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
+    ) -> Recomputed:
+        """Move rows whose next time is another by this process's zone rules."""
+        with self._transaction() as (tables, now_ms):
+            return zones.recompute_zones(tables, now_ms, rules, limit, cursor)

@@ -1,0 +1,1 @@
+ALTER TABLE {p}schema ADD COLUMN tz_version TEXT;

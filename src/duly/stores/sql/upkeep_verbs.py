@@ -1,0 +1,31 @@
+"""The upkeep verbs of the async port."""
+
+from __future__ import annotations
+
+from duly.stores.sql import erasure, ledger_upkeep, zones
+from duly.stores.sql.transactions import Transactions
+from duly.upkeep_store import MAX_ZONED, Erased, LedgerPruned, LedgerRetention, Recomputed
+
+
+class UpkeepVerbs(Transactions):
+    """Every upkeep verb on one relational database."""
+
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        """Remove what an owner left."""
+        return await self._run(erasure.erase, scope, cursor, limit)
+
+    async def prune_ledger(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> LedgerPruned:
+        """Remove occurrences and facts kept long enough."""
+        return await self._run(ledger_upkeep.prune_ledger, retention, limit, cursor)
+
+    async def zone_rules(self) -> str | None:
+        """The version of the zone rules that all next times are right by."""
+        return await self._run(zones.zone_rules)
+
+    async def recompute_zones(
+        self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
+    ) -> Recomputed:
+        """Move rows whose next time is another by this process's zone rules."""
+        return await self._run(zones.recompute_zones, rules, limit, cursor)

@@ -1,0 +1,90 @@
+"""Station 3: next times computed anew when the rules of time zones have changed.
+
+Pages of rows are read without locks; the few whose time is another are locked, read once more, and
+moved with a fact that says from when to when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duly.occurrences import TRIGGER_VERSION, Moves
+from duly.stores.checks import check_limit
+from duly.stores.sql import events
+from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.index import write_moves
+from duly.stores.sql.ledger_upkeep import existing
+from duly.stores.zone_times import Zoned, move_event, right_time
+from duly.upkeep_store import MAX_EXAMPLES, MAX_ZONED, Recomputed, ZoneMove, check_cursor
+from duly.zone_rules import is_newer
+
+_ROWS = (
+    "SELECT i.row_id, i.runs_left, r.schedule_id, r.trigger_json, r.zone, i.nominal_ms, "
+    "i.run_at_ms, (SELECT COALESCE(o.until_ms, o.nominal_ms) FROM {p}occurrences o "
+    "WHERE o.schedule_id = r.schedule_id AND o.state NOT IN ('withdrawn', 'quarantined') "
+    "AND COALESCE(o.claim_id, '') NOT LIKE 'run_now:%' "
+    "ORDER BY o.nominal_ms DESC LIMIT 1) FROM {p}schedule_rules r "
+    "JOIN {p}schedule_index i ON i.row_id = r.row_id WHERE r.zone <> 'UTC' "
+    "AND i.run_at_ms > :now_ms AND i.trigger_version <= :newest "
+)
+_Row = tuple[int, int | None, Zoned]
+
+
+def zone_rules(db: Db) -> str | None:
+    """The version that all next times are right by."""
+    found: str | None = db.run("SELECT tz_version FROM {p}schema").scalar()
+    return found
+
+
+def recompute_zones(db: Db, rules: str | None, limit: int, cursor: str | None) -> Recomputed:
+    """One page of rows by their numbers."""
+    check_limit(limit, MAX_ZONED)
+    _, place = check_cursor(cursor, ("rows",))
+    after, now_ms = int(place or 0), db.now_ms()
+    numbers = db.run(
+        "SELECT row_id FROM {p}schedule_rules WHERE row_id > :after ORDER BY row_id LIMIT :limit",
+        after=after,
+        limit=limit,
+    )
+    page = list(numbers.scalars())
+    last = page[-1] if page else after
+    # Both sides are asked for the page, so that neither is read whole to be joined.
+    within = " AND ".join(f"{each}.row_id > :after AND {each}.row_id <= :last" for each in "ri")
+    found = _rows(db, now_ms, f"AND {within}", after=after, last=last)
+    wrong = [row for row in found if right_time(row[2], now_ms) != row[2].nominal_ms]
+    # A row without a schedule is its application's own to move.
+    standing = existing(db, {row[2].schedule_id for row in wrong})
+    moves = _move(db, [row[0] for row in wrong if row[2].schedule_id in standing], now_ms)
+    is_over = len(page) < limit
+    if is_over and is_newer(rules, zone_rules(db)):
+        db.run("UPDATE {p}schema SET tz_version = :rules", rules=rules)
+    following = None if is_over else f"rows:{last}"
+    return Recomputed(len(found), len(moves), tuple(moves[:MAX_EXAMPLES]), following)
+
+
+def _rows(db: Db, now_ms: int, which: str, **values: int) -> list[_Row]:
+    found = db.run(_ROWS + which, now_ms=now_ms, newest=TRIGGER_VERSION, **values)
+    return [(row[0], row[1], Zoned._make(row[2:])) for row in tuples(found)]
+
+
+def _move(db: Db, numbers: Sequence[int], now_ms: int) -> list[ZoneMove]:
+    """Move rows that still stand where they stood."""
+    moved: list[tuple[_Row, int | None]] = []
+    for number in numbers:
+        db.run("SELECT row_id FROM {p}schedule_index WHERE row_id = :id {lock}", id=number)
+        for row in _rows(db, now_ms, "AND r.row_id = :number", number=number):
+            right_ms = right_time(row[2], now_ms)
+            if right_ms != row[2].nominal_ms:
+                moved.append((row, right_ms))
+    if not moved:
+        return []
+    offsets = [row[2].run_at_ms - row[2].nominal_ms for row, _ in moved]
+    times = [right_ms for _, right_ms in moved]
+    running = [None if ms is None else ms + by for ms, by in zip(times, offsets, strict=True)]
+    moves = Moves(times, running, [row[1] for row, _ in moved], [0] * len(moved), {})
+    answers = [
+        ZoneMove(row[2].schedule_id, row[2].zone, row[2].nominal_ms, ms) for row, ms in moved
+    ]
+    events.append(db, [move_event(each, now_ms) for each in answers])
+    write_moves(db, [row[0] for row, _ in moved], [each[0] for each in answers], moves, now_ms)
+    return answers

@@ -1,0 +1,44 @@
+"""Where a row's next time lies by the zone rules of this process. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from duly.errors import InvalidInput
+from duly.occurrences import trigger_of
+from duly.schedules import ScheduleId
+from duly.store import ScheduleEvent
+from duly.upkeep_store import ZoneMove
+
+
+class Zoned(NamedTuple):
+    """A row with a next time, and the last nominal time that the ledger has of its schedule."""
+
+    schedule_id: ScheduleId
+    trigger: str
+    zone: str
+    nominal_ms: int
+    run_at_ms: int
+    last_ms: int | None
+
+
+def right_time(row: Zoned, now_ms: int) -> int | None:
+    """The nominal time that the row should have; None: there is none.
+
+    What has come, or cannot be evaluated, keeps its time: it fires, or is set apart, when claimed.
+    """
+    if row.run_at_ms <= now_ms:
+        return row.nominal_ms
+    after_ms = now_ms - (row.run_at_ms - row.nominal_ms)
+    if row.last_ms is not None:
+        after_ms = max(after_ms, row.last_ms)
+    try:
+        return trigger_of(row.trigger).next_after_ms(after_ms)
+    except InvalidInput:
+        return row.nominal_ms
+
+
+def move_event(move: ZoneMove, now_ms: int) -> ScheduleEvent:
+    """What is written down about a move."""
+    detail = {"tz": {"old_ms": move.old_ms, "new_ms": move.new_ms}}
+    return ScheduleEvent(move.schedule_id, "changed", now_ms, "system", detail)

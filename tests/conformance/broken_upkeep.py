@@ -1,0 +1,271 @@
+"""Stores whose upkeep is broken in one way each, and the case that notices it."""
+
+from dataclasses import replace
+
+from duly.stores import MemoryStore
+from duly.stores.memory.tables import Tables
+from duly.testing.conformance import StoreConformance, UpkeepConformance
+from duly.upkeep_store import (
+    ERASED,
+    MAX_ERASE,
+    MAX_ZONED,
+    Erased,
+    LedgerPruned,
+    LedgerRetention,
+    Owner,
+    Recomputed,
+)
+
+
+class BrokenErase(MemoryStore):
+    """Base of those that spoil what a step of erase() left behind."""
+
+    before: Tables
+    owner: Owner
+
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        self.before, self.owner = self._tables.copy(), Owner.of(scope)
+        erased = await super().erase(scope, cursor=cursor, limit=limit)
+        self.spoil()
+        return erased
+
+    def spoil(self) -> None:
+        """Change what was written since."""
+
+
+class ErasesWithoutLimit(MemoryStore):
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        return await super().erase(scope, cursor=cursor, limit=MAX_ERASE if limit == 1 else limit)
+
+
+class ErasesOneStepOnly(MemoryStore):
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        return replace(await super().erase(scope, cursor=cursor, limit=limit), cursor=None)
+
+
+class ErasesEveryKey(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.keys.clear()
+
+
+class ErasesEveryDocument(BrokenErase):
+    def spoil(self) -> None:
+        kept = {key: each for key, each in self._tables.documents.items() if key[0] == "schedules"}
+        self._tables.documents = kept
+
+
+class KeepsIndexRows(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.rows = self.before.rows
+
+
+class KeepsJobEvents(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.job_events = self.before.job_events | self._tables.job_events
+
+
+class KeepsLedger(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.ledger = self.before.ledger
+
+
+class KeepsNames(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.events = [
+            replace(each, by=self.owner.scope) if each.by == ERASED else each
+            for each in self._tables.events
+        ]
+
+
+class ErasesDeedsOnOthersThings(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.events = [each for each in self._tables.events if each.by != ERASED]
+
+
+class KeepsRunningMarkers(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.running = self.before.running
+
+
+class LetsRunningJobsRun(BrokenErase):
+    def spoil(self) -> None:
+        for job_id in self._tables.jobs:
+            self._tables.jobs[job_id] = self.before.jobs[job_id]
+
+
+class ErasesTheSystem(MemoryStore):
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        if scope == "system":
+            return Erased()
+        return await super().erase(scope, cursor=cursor, limit=limit)
+
+
+class ErasesByNameOfWorkspace(MemoryStore):
+    """Takes every job whose workspace has the name."""
+
+    async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
+        name = scope.removeprefix("workspace:")
+        for job_id, (job, _) in list(self._tables.jobs.items()):
+            if job.workspace == name:
+                del self._tables.jobs[job_id]
+        return await super().erase(scope, cursor=cursor, limit=limit)
+
+
+class BrokenPrune(MemoryStore):
+    """Base of those that hide from a step of prune_ledger() what should hold it back."""
+
+    async def prune_ledger(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> LedgerPruned:
+        before = self._tables.copy()
+        self.hide()
+        pruned = await super().prune_ledger(retention, limit, cursor)
+        self._tables.rows, self._tables.documents = before.rows, before.documents
+        return pruned
+
+    def hide(self) -> None:
+        """Change what the step sees."""
+
+
+class PrunesTheNewest(BrokenPrune):
+    """Also what the planner could make again, and of schedules that count their runs."""
+
+    def hide(self) -> None:
+        self._tables.rows, self._tables.documents = {}, {}
+
+
+class PrunesWhatComesAgain(BrokenPrune):
+    def hide(self) -> None:
+        self._tables.rows = {}
+
+
+class PrunesCountedRuns(BrokenPrune):
+    def hide(self) -> None:
+        for key, stored in self._tables.documents.items():
+            body = stored.document.body.replace(',"max_runs":5', "")
+            document = replace(stored.document, body=body)
+            self._tables.documents[key] = replace(stored, document=document)
+
+
+class PrunesTooSoon(MemoryStore):
+    async def prune_ledger(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> LedgerPruned:
+        young = replace(retention, events_ms=86_400_000)
+        object.__setattr__(young, "ledger_ms", 86_400_000)
+        return await super().prune_ledger(young, limit, cursor)
+
+
+class PrunesNothing(MemoryStore):
+    async def prune_ledger(
+        self,
+        retention: LedgerRetention,  # noqa: ARG002
+        limit: int = 1_000,  # noqa: ARG002
+        cursor: str | None = None,  # noqa: ARG002
+    ) -> LedgerPruned:
+        return LedgerPruned(0, 0, None)
+
+
+class PrunesWithoutLimit(MemoryStore):
+    async def prune_ledger(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> LedgerPruned:
+        return await super().prune_ledger(retention, 1_000 if limit == 2 else limit, cursor)
+
+
+class BrokenZones(MemoryStore):
+    """Base of those that spoil what a step of recompute_zones() did."""
+
+    before: Tables
+
+    async def recompute_zones(
+        self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
+    ) -> Recomputed:
+        self.before = self._tables.copy()
+        found = await super().recompute_zones(rules, limit=limit, cursor=cursor)
+        return self.spoil(found)
+
+    def spoil(self, found: Recomputed) -> Recomputed:
+        return found
+
+
+class MovesNothing(BrokenZones):
+    def spoil(self, found: Recomputed) -> Recomputed:
+        self._tables.rows = self.before.rows
+        return found
+
+
+class MovesSilently(BrokenZones):
+    def spoil(self, found: Recomputed) -> Recomputed:
+        self._tables.events = self.before.events
+        return found
+
+
+class ForgetsThePlanned(BrokenZones):
+    async def recompute_zones(
+        self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
+    ) -> Recomputed:
+        ledger, self._tables.ledger = self._tables.ledger, {}
+        found = await super().recompute_zones(rules, limit=limit, cursor=cursor)
+        self._tables.ledger = ledger
+        return found
+
+
+class MovesIntoThePast(BrokenZones):
+    def spoil(self, found: Recomputed) -> Recomputed:
+        for key, row in self._tables.rows.items():
+            if row != self.before.rows[key]:
+                day_ms = 86_400_000
+                back = replace(row, nominal_ms=row.nominal_ms - day_ms)
+                self._tables.rows[key] = replace(back, run_at_ms=row.run_at_ms - day_ms)
+        return found
+
+
+class BelievesOlderRules(BrokenZones):
+    async def recompute_zones(
+        self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
+    ) -> Recomputed:
+        found = await super().recompute_zones(rules, limit=limit, cursor=cursor)
+        self._tables.zone_rules = rules or self._tables.zone_rules
+        return found
+
+
+class StopsAfterAPage(BrokenZones):
+    def spoil(self, found: Recomputed) -> Recomputed:
+        return replace(found, cursor=None)
+
+
+BROKEN_UPKEEP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+    (broken, UpkeepConformance, name)
+    for broken, name in (
+        (ErasesWithoutLimit, "test_steps_are_bounded_and_go_on"),
+        (ErasesOneStepOnly, "test_everything_of_an_owner_goes"),
+        (ErasesEveryKey, "test_others_keep_everything"),
+        (ErasesEveryDocument, "test_others_keep_everything"),
+        (KeepsIndexRows, "test_everything_of_an_owner_goes"),
+        (KeepsJobEvents, "test_everything_of_an_owner_goes"),
+        (KeepsLedger, "test_everything_of_an_owner_goes"),
+        (KeepsNames, "test_deeds_on_others_things_lose_the_name"),
+        (ErasesDeedsOnOthersThings, "test_deeds_on_others_things_lose_the_name"),
+        (KeepsRunningMarkers, "test_running_marker_goes_with_its_job"),
+        (LetsRunningJobsRun, "test_running_jobs_are_asked_to_stop"),
+        (ErasesTheSystem, "test_system_and_nonsense_are_refused"),
+        (ErasesByNameOfWorkspace, "test_names_that_look_like_others_take_nothing"),
+        (PrunesTheNewest, "test_newest_of_a_schedule_stays"),
+        (PrunesTheNewest, "test_newest_of_each_kind_stays"),
+        (PrunesWhatComesAgain, "test_times_to_be_planned_again_stay"),
+        (PrunesCountedRuns, "test_schedules_that_count_keep_their_runs"),
+        (PrunesTooSoon, "test_old_occurrences_go"),
+        (PrunesTooSoon, "test_ranges_go_as_a_whole"),
+        (PrunesTooSoon, "test_young_facts_stay"),
+        (PrunesNothing, "test_ledger_of_a_deleted_schedule_goes"),
+        (PrunesNothing, "test_facts_about_the_gone_go"),
+        (PrunesWithoutLimit, "test_steps_are_bounded"),
+        (MovesNothing, "test_wrong_times_are_moved"),
+        (MovesSilently, "test_wrong_times_are_moved"),
+        (ForgetsThePlanned, "test_what_is_planned_is_not_planned_twice"),
+        (MovesIntoThePast, "test_moves_go_forward_only"),
+        (BelievesOlderRules, "test_rules_are_remembered_and_never_older"),
+        (StopsAfterAPage, "test_pages_reach_everything"),
+    )
+]
