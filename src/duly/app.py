@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from duly.acting import Acting, Reach
 from duly.admin import Admin
@@ -54,6 +54,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Loop(Protocol):
+    """What runs while an application runs."""
+
+    async def run(self) -> None:
+        """Go on until stopped."""
+
+    def stop(self) -> None:
+        """End soon."""
 
 
 class Duly:
@@ -290,22 +300,24 @@ class Duly:
         worker: WorkerOptions | bool = True,
         keeper: KeeperOptions | bool = True,
         planner: PlannerOptions | bool = True,
+        *others: Loop,
     ) -> AsyncIterator[Duly]:
         """Plan and work while the block runs; drained and closed at its end.
 
-        First the static schedules are brought to what the code declares.
-
-        When a loop ends with an error, the block is cancelled and the error raised.
+        First the static schedules are brought to what the code declares. `others` run beside the
+        loops, such as a server. When one ends with an error, the block is cancelled and the error
+        raised.
         """
         async with self, asyncio.TaskGroup() as group:
             await self.sync_static()
-            loops: list[Worker | Keeper | Planner] = []
+            loops: list[Loop] = []
             if worker:
                 loops.append(self.worker(worker if isinstance(worker, WorkerOptions) else None))
             if keeper:
                 loops.append(self.keeper(keeper if isinstance(keeper, KeeperOptions) else None))
             if planner:
                 loops.append(self.planner(planner if isinstance(planner, PlannerOptions) else None))
+            loops += others
             for each in loops:
                 group.create_task(each.run())
             try:
@@ -319,6 +331,7 @@ class Duly:
         worker: WorkerOptions | bool = True,
         keeper: KeeperOptions | bool = True,
         planner: PlannerOptions | bool = True,
+        *others: Loop,
     ) -> None:
         """Plan and work until SIGTERM or SIGINT, then drain."""
         loop = asyncio.get_running_loop()
@@ -327,7 +340,7 @@ class Duly:
             with suppress(NotImplementedError):  # not on every platform
                 loop.add_signal_handler(number, stopping.set)
         try:
-            async with self.running(worker, keeper, planner):
+            async with self.running(worker, keeper, planner, *others):
                 log.info("serving %s", self.safe_url, extra={"event": "app.serving"})
                 await stopping.wait()
                 log.info("stopping", extra={"event": "app.stopping"})

@@ -71,7 +71,8 @@ class Site:
         self.ids: list[JobId] = []
         self.poisoned: list[JobId] = []
         self.workers: list[WorkerProcess] = []
-        self._words = ("--lease", str(lease_s), "--slots", str(slots), "--drain", "10")
+        roles = ("--roles", "planner,worker,keeper")
+        self._words = (*roles, "--lease", str(lease_s), "--slots", str(slots), "--drain", "10")
         self._runner = asyncio.Runner()
         self._pause = threading.Event()
         self.store: Store = open_store(url)

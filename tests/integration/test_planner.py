@@ -175,21 +175,36 @@ async def test_without_a_planner_nothing_is_planned() -> None:
     assert store.count("plan_occurrences") == 0
 
 
-@pytest.mark.parametrize(("options", "plans"), [([], True), (["--no-planner"], False)])
-def test_the_command_may_leave_planning_to_others(
-    options: list[str], plans: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("options", "roles"),
+    [
+        (["--port", "0"], (True, True, True, 1)),
+        (["--roles", "worker, keeper"], (True, True, False, 0)),
+        (["--roles", "planner"], (False, False, True, 0)),
+        (["--roles", "api", "--port", "0"], (False, False, False, 1)),
+    ],
+)
+def test_the_command_runs_the_roles_it_is_given(
+    options: list[str], roles: tuple[bool, bool, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
 
-    async def serve(_app: Duly, worker: object, keeper: object, planner: object) -> None:
-        asked.extend([bool(worker), keeper, planner])
+    async def serve(
+        _app: Duly, worker: object, keeper: object, planner: object, *others: object
+    ) -> None:
+        asked.append((bool(worker), keeper, planner, len(others)))
 
     module = ModuleType("planned_app")
     module.__dict__["app"] = Duly("memory:")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(Duly, "serve", serve)
     result = CliRunner().invoke(run, ["planned_app:app", *options])
-    assert (result.exit_code, asked) == (0, [True, True, plans]), result.output
+    assert (result.exit_code, asked) == (0, [roles]), result.output
+
+
+def test_roles_that_nobody_knows_are_refused() -> None:
+    result = CliRunner().invoke(run, ["planned_app:app", "--roles", "planer"])
+    assert (result.exit_code, "'planer'; known: planner" in result.output) == (2, True)
 
 
 @in_loop

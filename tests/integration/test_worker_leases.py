@@ -272,7 +272,7 @@ def test_a_stuck_worker_ends_its_process(tmp_path: Path, kind: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", add], cwd=tmp_path, env=environment, check=True)
     ran = subprocess.run(
-        [*DULY, "run", "stuck_app:app", "--slots", "1"],
+        [*DULY, "worker", "stuck_app:app", "--slots", "1"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -13,9 +13,9 @@ from typing import Self
 
 ROOT = Path(__file__).parent.parent.parent
 DULY = (sys.executable, "-c", "from duly.cli import main; main()", "run")
-PLANNER = ("--no-worker",)
-WORKER = ("--no-planner", "--lease", "2", "--slots", "8", "--drain", "5")
-BOTH = ("--lease", "5", "--slots", "32", "--drain", "5")
+PLANNER = ("--roles", "planner,keeper")
+WORKER = ("--roles", "worker,keeper", "--lease", "2", "--slots", "8", "--drain", "5")
+BOTH = ("--roles", "planner,worker,keeper", "--lease", "5", "--slots", "32", "--drain", "5")
 
 
 class Crew:

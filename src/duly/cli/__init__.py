@@ -14,7 +14,7 @@ from duly.cli.jobs import jobs
 from duly.cli.locks import locks
 from duly.cli.occurrences import occurrences
 from duly.cli.queues import queues
-from duly.cli.run import run
+from duly.cli.run import planner, run, serve, worker
 from duly.cli.schedule_steps import STEPS
 from duly.cli.schedules import schedules
 from duly.cli.schema import schema
@@ -49,11 +49,14 @@ for _command in (
     jobs,
     locks,
     occurrences,
+    planner,
     queues,
     run,
     schedules,
     schema,
+    serve,
     tick,
+    worker,
     workers,
 ):
     main.add_command(_command)

@@ -1,4 +1,4 @@
-"""`duly run`: an application's loops in this process."""
+"""`duly run`, and its parts: an application's loops, API and dashboard in this process."""
 
 from __future__ import annotations
 
@@ -7,59 +7,147 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from duly.app import Duly
+from duly.app import Duly, Loop
 from duly.cli.failures import explain_failures
 from duly.loops import WorkerOptions, WorkerStuck
+
+ROLES = ("planner", "worker", "keeper", "api")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_working = _options(
+    click.option("--queue", "queues", multiple=True, help="Serve this queue; may be repeated."),
+    click.option("--slots", default=16, show_default=True, help="Handlers that run at once."),
+    click.option("--fair", is_flag=True, help="Serve the least recently served workspace first."),
+    click.option("--lease", default=30.0, show_default=True, help="Seconds a job is ours."),
+    click.option("--drain", default=30.0, show_default=True, help="Seconds to end when stopped."),
+)
+_serving = _options(
+    click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen."),
+    click.option("--port", default=8787, show_default=True, help="0 takes a free one."),
+    click.option("--dev", is_flag=True, help="Nobody on this machine needs to sign in."),
+)
 
 
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
-@click.option("--queue", "queues", multiple=True, help="Serve this queue; may be repeated.")
-@click.option("--slots", default=16, show_default=True, help="Handlers that run at once.")
-@click.option("--fair", is_flag=True, help="Serve the least recently served workspace first.")
-@click.option("--lease", default=30.0, show_default=True, help="Seconds a job is ours unrenewed.")
-@click.option("--drain", default=30.0, show_default=True, help="Seconds to end when stopped.")
-@click.option("--no-worker", is_flag=True, help="Run no jobs here.")
-@click.option("--no-keeper", is_flag=True, help="Rescue and remove nothing here.")
-@click.option("--no-planner", is_flag=True, help="Make no jobs from schedules here.")
+@click.option("--roles", default=",".join(ROLES), show_default=True, help="What to run here.")
+@_serving
+@_working
 @explain_failures
-def run(
-    application: str,
-    queues: tuple[str, ...],
-    slots: int,
-    fair: bool,
-    lease: float,
-    drain: float,
-    no_worker: bool,
-    no_keeper: bool,
-    no_planner: bool,
-) -> None:
-    """Run schedules and jobs of an application until SIGTERM or Ctrl-C, then end what has begun.
+def run(application: str, roles: str, **words: Any) -> None:
+    """Run an application: schedules, jobs, API and dashboard, until SIGTERM or Ctrl-C.
 
     MODULE:NAME is where its Duly object is, as in `reminders:app`. Start as many processes as you
-    like, on as many machines: they share the work through the database.
+    like, on as many machines: they share the work through the database. One of them, or some
+    behind a proxy, have the role `api`.
 
     \b
     Examples:
       duly run reminders:app
-      duly run reminders:app --queue mail --queue default --slots 32
+      duly run reminders:app --roles planner,worker,keeper --queue mail --slots 32
     """
+    chosen = {role.strip() for role in roles.split(",") if role.strip()}
+    unknown = sorted(chosen - set(ROLES))
+    if unknown or not chosen:
+        said = unknown[0] if unknown else "none"
+        raise click.UsageError(f"--roles has {said!r}; known: {', '.join(ROLES)}")
+    _run(application, chosen, words)
+
+
+@click.command()
+@click.argument("application", metavar="MODULE:NAME")
+@_working
+@explain_failures
+def worker(application: str, **words: Any) -> None:
+    """Run jobs of an application: `duly run` with the roles worker and keeper.
+
+    \b
+    Example:
+      duly worker reminders:app --queue mail --slots 32
+    """
+    _run(application, {"worker", "keeper"}, words)
+
+
+@click.command()
+@click.argument("application", metavar="MODULE:NAME")
+@explain_failures
+def planner(application: str) -> None:
+    """Make jobs from schedules that come due: `duly run` with the roles planner and keeper.
+
+    \b
+    Example:
+      duly planner reminders:app
+    """
+    _run(application, {"planner", "keeper"}, {})
+
+
+@click.command()
+@click.argument("application", metavar="MODULE:NAME")
+@_serving
+@explain_failures
+def serve(application: str, **words: Any) -> None:
+    """Answer HTTP: API, dispatch, webhooks and dashboard; `duly run` with the role api.
+
+    \b
+    Example:
+      duly serve reminders:app --host 0.0.0.0 --port 80
+    """
+    _run(application, {"api"}, words)
+
+
+def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     app = find_app(application)
-    options = WorkerOptions(
-        queues=queues or ("default",), slots=slots, fair=fair, lease_s=lease, drain_s=drain
-    )
-    worker = False if no_worker else options
-    asyncio.run(_serve(app, worker, keeper=not no_keeper, planner=not no_planner))
+    others: list[Loop] = []
+    if "api" in roles:
+        others.append(_server(app, words))
+    options: WorkerOptions | bool = False
+    if "worker" in roles:
+        options = WorkerOptions(
+            queues=words["queues"] or ("default",),
+            slots=words["slots"],
+            fair=words["fair"],
+            lease_s=words["lease"],
+            drain_s=words["drain"],
+        )
+    shown = [role for role in ROLES if role in roles]
+    click.echo(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
+    asyncio.run(_serve(app, options, "keeper" in roles, "planner" in roles, *others))
 
 
-async def _serve(app: Duly, worker: WorkerOptions | bool, *, keeper: bool, planner: bool) -> None:
+def _server(app: Duly, words: dict[str, Any]) -> Loop:
+    # Only those who serve wait for the import.
+    from duly.server.serving import Address, Serving
+
+    server = Serving(app, Address(words["host"], words["port"], words["dev"]))
+    click.echo(f"duly: dashboard and API at {server.url}", err=True)
+    link = server.sign_in_url()
+    if link is not None:
+        click.echo(f"duly: sign in once, within an hour: {link}", err=True)
+    return server
+
+
+async def _serve(
+    app: Duly, worker: WorkerOptions | bool, keeper: bool, planner: bool, *others: Loop
+) -> None:
     stuck = False
     try:
-        await app.serve(worker, keeper, planner)
+        await app.serve(worker, keeper, planner, *others)
     except* WorkerStuck as group:
         for error in group.exceptions:
             click.echo(f"duly: {error}", err=True)
