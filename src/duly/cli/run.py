@@ -77,7 +77,7 @@ def worker(application: str, **words: Any) -> None:
     """Run jobs of an application: `duly run` with the roles worker and keeper.
 
     \b
-    Example:
+    Examples:
       duly worker reminders:app --queue mail --slots 32
     """
     _run(application, {"worker", "keeper"}, words)
@@ -90,7 +90,7 @@ def planner(application: str) -> None:
     """Make jobs from schedules that come due: `duly run` with the roles planner and keeper.
 
     \b
-    Example:
+    Examples:
       duly planner reminders:app
     """
     _run(application, {"planner", "keeper"}, {})
@@ -104,7 +104,7 @@ def serve(application: str, **words: Any) -> None:
     """Answer HTTP: API, dispatch, webhooks and dashboard; `duly run` with the role api.
 
     \b
-    Example:
+    Examples:
       duly serve reminders:app --host 0.0.0.0 --port 80
     """
     _run(application, {"api"}, words)

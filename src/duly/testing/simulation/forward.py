@@ -19,7 +19,6 @@ from duly.jobs import DEFAULT_QUEUE, JobState
 from duly.loops import KeeperOptions, Planner, PlannerOptions, WorkerOptions
 from duly.loops.patience import Signal
 from duly.store import Store
-from duly.stores import MemoryStore
 from duly.testing.clock import ManualClock
 from duly.testing.simulation.loop import VirtualLoop
 from duly.testing.simulation.notes import Notes, Run
@@ -62,8 +61,8 @@ async def fast_forward(
     after another; a handler may wait with asyncio.sleep, which takes no time, but not for sockets.
     """
     span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    store, clock = app.store, app.given_clock
-    if not isinstance(store, MemoryStore) or not isinstance(clock, ManualClock):
+    clock = app.given_clock
+    if app.url != "memory:" or not isinstance(clock, ManualClock):
         raise InvalidInput(
             'fast_forward needs Duly("memory:", clock=ManualClock(...)): time cannot be moved for '
             f"{app.safe_url}"
