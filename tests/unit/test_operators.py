@@ -23,7 +23,7 @@ from duly.testing import ManualClock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 PASSWORD = "correct horse"  # noqa: S105
-HASH = hash_password(PASSWORD)
+HASH = hash_password(PASSWORD, salt=b"the same always!")
 ADA = Operator("ada", "operator", HASH)
 SECRET = b"0123456789abcdef"
 
