@@ -30,7 +30,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@touch $@
 	@echo "setup: ready, try $(BIN)/duly --help"
 
-demo: setup ## Take the tour: rules, and schedules on a SQLite file; options through ARGS="..."
+demo: setup ## See the whole product run on a SQLite file; bounded with ARGS=--once
 	@$(BIN)/duly demo $(ARGS)
 
 test: setup test-tools ## Run all tests, options through ARGS="..."

@@ -1,7 +1,4 @@
-"""`duly demo`: a tour of what works.
-
-Bounded and without questions: it prints and ends, on a terminal or not.
-"""
+"""`duly demo`: the whole product with a sample application; bounded, also a tour of its parts."""
 
 from __future__ import annotations
 
@@ -15,7 +12,9 @@ from rich.rule import Rule
 
 from duly.cli.demo_index import show_index
 from duly.cli.demo_jobs import show_jobs
+from duly.cli.demo_live import run_product
 from duly.cli.explain import show
+from duly.cli.failures import explain_failures
 from duly.errors import InvalidTrigger
 from duly.triggers import Trigger, cron, every, next_after_many, once, parse_trigger, weekly
 
@@ -24,17 +23,30 @@ AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
 
 
 @click.command()
-@click.option("--once", "_once", is_flag=True, help="End by itself (it always does, for now).")
-def demo(_once: bool) -> None:
-    """Take the tour: rules, clock changes, mistakes, users' schedules and jobs on a SQLite file.
+@click.option("--once", is_flag=True, help="Take the tour, run a little of everything, and end.")
+@click.option("--port", default=8787, show_default=True, help="Of the dashboard; 0: a free one.")
+@explain_failures
+def demo(once: bool, port: int) -> None:
+    """See it run: a sample application with planner, worker, API and dashboard on a SQLite file.
+
+    Nothing is opened and nothing stays: it prints the dashboard's address and a link to sign in,
+    shows the jobs as they run, and stops at Ctrl-C. Without a terminal it behaves as with --once.
 
     \b
     Examples:
       duly demo
-      duly demo | less
+      duly demo --once | less
     """
     logging.getLogger("duly").addHandler(logging.NullHandler())
     console = Console(highlight=False)
+    is_bounded = once or not console.is_terminal
+    if is_bounded:
+        _tour(console)
+        console.print(Rule("[bold]The whole product, for a moment", align="left", style="dim"))
+    run_product(console, 0 if is_bounded else port, is_bounded=is_bounded)
+
+
+def _tour(console: Console) -> None:
     for title, step in (
         ("Rules people write", _rules),
         ("When clocks change", _clock_changes),
@@ -47,7 +59,7 @@ def demo(_once: bool) -> None:
         console.print(Rule(f"[bold]{title}", align="left", style="dim"))
         step(console)
         console.print()
-    console.print('Try your own: [bold]duly explain "0 9 * * MON" --tz Europe/Berlin[/bold]')
+    console.print('Try your own: [bold]duly explain "0 9 * * MON" --tz Europe/Berlin[/bold]\n')
 
 
 def _tell(console: Console, code: str, trigger: Trigger, after: datetime, n: int = 3) -> None:
