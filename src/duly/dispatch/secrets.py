@@ -87,10 +87,6 @@ class Gatekeeper:
                 admission = Admission(principal)
         return admission
 
-    def may_sign(self, headers: Headers) -> bool:
-        """Whether a call without a valid bearer token is worth reading on: it may be signed."""
-        return bool(self._signers) and "webhook-signature" in headers
-
 
 def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
