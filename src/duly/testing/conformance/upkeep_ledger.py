@@ -29,6 +29,8 @@ from duly.upkeep_store import LedgerPruned, LedgerRetention
 DAY_MS = 86_400_000
 KEPT = LedgerRetention()
 DAYS = KEPT.ledger_ms // DAY_MS
+STEPS = 200
+"""More than any of these cases needs."""
 SKIP = Policies(misfire=Misfire("skip"))
 
 
@@ -36,12 +38,13 @@ async def prune(store: Store, limit: int = 1_000) -> LedgerPruned:
     """Every step there is; gives the sum."""
     occurrences = events = 0
     cursor: str | None = None
-    while True:
+    for _ in range(STEPS):
         step = await store.prune_ledger(KEPT, limit, cursor)
         assert max(step[:2]) <= limit
         occurrences, events, cursor = occurrences + step[0], events + step[1], step.cursor
         if cursor is None:
             return LedgerPruned(occurrences, events, None)
+    raise AssertionError(f"not at the end after {STEPS} steps, but at {cursor}")
 
 
 async def run_days(store: Store, clock: ManualClock, days: int) -> None:
