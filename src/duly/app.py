@@ -106,7 +106,7 @@ class Duly:
                 opened = open_store(
                     self.url, clock=self._clock, planning=self._planning(), **self._store_options
                 )
-                self._opened = self.meters.of(opened)
+                self._opened = self.meters.watch(opened)
             return self._opened
 
     def _planning(self) -> PlanSettings:

@@ -1,20 +1,23 @@
 """What this process has done since it began, in plain numbers; metrics are made of them.
 
-Takes a store; gives one that counts what its verbs answer and is otherwise the same. So no loop
-knows that it is counted, and none can forget to count.
+Takes a store; lets it count what the verbs answer that loops call. So no loop knows that it is
+counted, and none can forget to count.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial, wraps
+from typing import Any
 
-from duly.job_store import MAX_SWEEP, ClaimRequest, Claims, Enqueued, KeyTaken, Retention
-from duly.jobs import JobId, NewJob
+from duly.job_store import Claims, Enqueued, KeyTaken
+from duly.jobs import JobId, JobState
 from duly.outcomes import Finish
-from duly.plan_store import PlanReport, PlanRequest
+from duly.plan_store import PlanReport
 from duly.store import Store
+
+_OF_A_PLAN = ("planned", "missed", "finished", "quarantined")
 
 
 class Meters:
@@ -25,61 +28,53 @@ class Meters:
         self.ended: Counter[str] = Counter()
         """Attempts by how they ended."""
 
-    def of(self, store: Store) -> Store:
-        """The same store, counted."""
-        return cast(Store, _Counted(store, self))
+    def watch(self, store: Store) -> Store:
+        """Count what this store answers from now on; gives it back."""
+        notes: dict[str, Callable[..., None]] = {
+            "insert_jobs": self._inserted,
+            "plan_occurrences": self._planned,
+            "claim_jobs": self._claimed,
+            "finish": self._finished,
+            "release_expired": partial(self._swept, "rescued"),
+            "promote_due": partial(self._swept, "promoted"),
+            "prune": partial(self._swept, "pruned"),
+        }
+        for name, note in notes.items():
+            setattr(store, name, _counted(getattr(store, name), note))
+        return store
 
-
-class _Counted:
-    """Passes everything on; what loops call is counted on its way back."""
-
-    def __init__(self, store: Store, meters: Meters) -> None:
-        self._counted = store
-        self._meters = meters
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._counted, name)
-
-    async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        answers = await self._counted.insert_jobs(jobs)
+    def _inserted(self, answers: Sequence[Enqueued | KeyTaken], *_: object) -> None:
         created = sum(isinstance(each, Enqueued) and each.created for each in answers)
-        self._meters.counts["enqueued"] += created
-        return answers
+        self.counts["enqueued"] += created
 
-    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
-        report = await self._counted.plan_occurrences(request)
-        counts = self._meters.counts
-        counts["plans"] += 1
-        for name in ("planned", "missed", "finished", "quarantined"):
-            counts[name] += getattr(report, name)
-        return report
+    def _planned(self, report: PlanReport, *_: object) -> None:
+        self.counts["plans"] += 1
+        for name in _OF_A_PLAN:
+            self.counts[name] += getattr(report, name)
 
-    async def claim_jobs(self, request: ClaimRequest) -> Claims:
-        claims = await self._counted.claim_jobs(request)
-        self._meters.counts["claimed"] += len(claims.jobs)
-        return claims
+    def _claimed(self, claims: Claims, *_: object) -> None:
+        self.counts["claimed"] += len(claims.jobs)
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        refused = await self._counted.finish(finishes)
+    def _finished(self, refused: Sequence[JobId], finishes: Sequence[Finish]) -> None:
         void = set(refused)
-        self._meters.ended.update(each.status for each in finishes if each.job_id not in void)
-        self._meters.counts["dead"] += sum(
-            each.state == "dead" and each.job_id not in void for each in finishes
-        )
-        self._meters.counts["refused"] += len(refused)
-        return refused
+        stored = [each for each in finishes if each.job_id not in void]
+        self.ended.update(each.status for each in stored)
+        self.counts["dead"] += sum(each.state is JobState.DEAD for each in stored)
+        self.counts["refused"] += len(refused)
 
-    async def release_expired(self, limit: int = MAX_SWEEP) -> int:
-        moved = await self._counted.release_expired(limit)
-        self._meters.counts["rescued"] += moved
-        return moved
+    def _swept(self, name: str, moved: int, *_: object) -> None:
+        self.counts[name] += moved
 
-    async def promote_due(self, limit: int = MAX_SWEEP) -> int:
-        moved = await self._counted.promote_due(limit)
-        self._meters.counts["promoted"] += moved
-        return moved
 
-    async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
-        removed = await self._counted.prune(retention, limit)
-        self._meters.counts["pruned"] += removed
-        return removed
+def _counted(
+    verb: Callable[..., Awaitable[Any]], note: Callable[..., None]
+) -> Callable[..., Awaitable[Any]]:
+    """A verb whose answers are noted, with what it was asked."""
+
+    @wraps(verb)
+    async def counted(*asked: Any, **named: Any) -> Any:
+        answer = await verb(*asked, **named)
+        note(answer, *asked)
+        return answer
+
+    return counted
