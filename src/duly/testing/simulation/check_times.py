@@ -18,14 +18,15 @@ from duly.testing.simulation.record import Record, RowChange, Violation
 from duly.triggers import Trigger
 
 _S = OccurrenceState
+_PLANNED = frozenset({_S.PLANNED, _S.SKIPPED})
 _MISFIRES = frozenset({"run_once", "skip", "catch_up"})
 
 
 class _Row(NamedTuple):
-    """A row as it stands at the end, and the rule of the day it was written."""
+    """A row as it stands at the end, and the rules of the day it was written."""
 
     row: Occurrence
-    rule: Trigger | None
+    rules: tuple[Trigger, ...]
     is_extra: bool
 
     def covers(self, nominal_ms: int) -> bool:
@@ -33,7 +34,7 @@ class _Row(NamedTuple):
         if self.row.nominal_ms == nominal_ms:
             return True
         is_inside = self.row.is_range and self.row.covers(nominal_ms)
-        return is_inside and self.rule is not None and _has(self.rule, nominal_ms)
+        return is_inside and any(_has(rule, nominal_ms) for rule in self.rules)
 
 
 def covered_once(record: Record) -> Iterator[Violation]:
@@ -91,11 +92,14 @@ def left_behind(record: Record) -> int:
 
 def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
     """Whether a time stayed withdrawn although the schedule still has it."""
-    at_ms = record.rows[schedule_id, each.nominal_ms][-1].at_ms
-    if at_ms < each.run_at_ms:
+    last = record.rows[schedule_id, each.nominal_ms][-1]
+    if last.at_ms < each.run_at_ms:
         return True  # the definition that it belongs to came later, or stayed
-    after = _in_force(record, schedule_id, at_ms)
-    return after is not None and after.enabled and _has(after.trigger, each.nominal_ms)
+    known = [one.schedule for one in record.schedules[schedule_id] if one.step <= last.step]
+    if not known or known[-1] is None:
+        return False
+    after = known[-1].definition
+    return after.enabled and _has(after.trigger, each.nominal_ms)
 
 
 def nothing_unasked(record: Record) -> Iterator[Violation]:
@@ -129,10 +133,12 @@ def policies_kept(record: Record) -> Iterator[Violation]:
     """What a policy swallowed was its to swallow: missed only when late, skipped by overlap."""
     for (schedule_id, _), changes in record.rows.items():
         state: OccurrenceState | None = None
-        for at_ms, row, _ in changes:
-            definition = _in_force(record, schedule_id, at_ms)
-            if row is not None and row.state is not state and definition is not None:
-                yield from _kept(schedule_id, at_ms, row, definition)
+        for at_ms, row, _, step in changes:
+            if row is not None and row.state is not state:
+                # An edit goes by the old definition for what has come, by the new one after that.
+                asked = _in_force(record, schedule_id, step)
+                told = [list(_kept(schedule_id, at_ms, row, each)) for each in asked]
+                yield from min(told, key=len, default=[])
             state = None if row is None else row.state
 
 
@@ -186,7 +192,7 @@ def _charged(record: Record, schedule_id: ScheduleId) -> list[int]:
 
 def _is_charged(changes: list[RowChange]) -> bool:
     is_charged = False
-    for _, row, is_extra in changes:
+    for _, row, is_extra, _ in changes:
         if row is None or row.state in (_S.WITHDRAWN, _S.MISSED):
             is_charged = False
         elif row.state in (_S.PLANNED, _S.SKIPPED) and not is_extra:
@@ -195,46 +201,61 @@ def _is_charged(changes: list[RowChange]) -> bool:
 
 
 def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
-    """The last time that a limit on runs left to a schedule, once it had finished by it."""
+    """The last time that a limit on runs left to a schedule, once it had used it up."""
+    most = stretch.definition.max_runs
+    if most is None:
+        return FOREVER_MS
     finished_at = [
         at_ms
-        for at_ms, schedule in record.schedules[schedule_id]
-        if stretch.since_ms <= at_ms < stretch.until_ms
+        for at_ms, schedule, _ in record.schedules[schedule_id]
+        if stretch.since_ms <= at_ms <= stretch.until_ms
         and schedule is not None
         and schedule.state == "finished"
     ]
-    if stretch.definition.max_runs is None or not finished_at:
-        return FOREVER_MS
-    planned = [
+    if finished_at:
+        planned = _taken(record, schedule_id, stretch.since_ms, finished_at[0], _PLANNED)
+        return max(planned, default=0)
+    # The write that ends a stretch may use the limit up, and give back what had not begun.
+    taken = _taken(record, schedule_id, 0, stretch.until_ms, _PLANNED | {_S.WITHDRAWN})
+    return FOREVER_MS if len(taken) < most else max(taken)
+
+
+def _taken(
+    record: Record,
+    schedule_id: ScheduleId,
+    since_ms: int,
+    until_ms: int,
+    states: frozenset[OccurrenceState],
+) -> list[int]:
+    """Times whose row came to one of the states between two times."""
+    return [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
         if owner == schedule_id
         and any(
-            stretch.since_ms <= at_ms <= finished_at[0]
-            and row is not None
-            and row.state in (_S.PLANNED, _S.SKIPPED)
-            for at_ms, row, _ in changes
+            since_ms <= at_ms <= until_ms and row is not None and row.state in states
+            for at_ms, row, _, _ in changes
         )
     ]
-    return max(planned, default=0)
 
 
 def _rows(record: Record, schedule_id: ScheduleId) -> list[_Row]:
     """The ledger of a schedule at the end."""
     found = []
     for (owner, _), changes in record.rows.items():
-        at_ms, row, is_extra = changes[-1]
+        _, row, is_extra, step = changes[-1]
         if owner == schedule_id and row is not None:
-            definition = _in_force(record, schedule_id, at_ms) if row.is_range else None
-            rule = None if definition is None else definition.trigger
-            found.append(_Row(row, rule, is_extra))
+            asked = _in_force(record, schedule_id, step) if row.is_range else []
+            found.append(_Row(row, tuple(each.trigger for each in asked), is_extra))
     return found
 
 
-def _in_force(record: Record, schedule_id: ScheduleId, at_ms: int) -> Definition | None:
-    """The definition after everything that happened up to a time; None: deleted."""
-    found = [each.schedule for each in record.schedules[schedule_id] if each.at_ms <= at_ms]
-    return found[-1].definition if found and found[-1] is not None else None
+def _in_force(record: Record, schedule_id: ScheduleId, step: int) -> list[Definition]:
+    """The definitions that a verb may have gone by: the one before it, and the one after it."""
+    changes = record.schedules[schedule_id]
+    before = [each.schedule for each in changes if each.step < step][-1:]
+    after = [each.schedule for each in changes if each.step <= step][-1:]
+    return [each.definition for each in (*before, *after) if each is not None]
 
 
 def _has(trigger: Trigger, nominal_ms: int) -> bool:

@@ -90,11 +90,12 @@ def ended_by_holder(record: Record) -> Iterator[Violation]:
     """An attempt is ended by the claim that it runs under, and by no earlier one's late word."""
     for job_id, changes in record.jobs.items():
         for earlier, change in pairwise(changes):
-            job, fence = earlier.job, record.said.get(change.step, {}).get(job_id)
-            if job is None or job.state is not JobState.PROCESSING or fence is None:
+            job, said = earlier.job, record.said.get(change.step)
+            if job is None or job.state is not JobState.PROCESSING or said is None:
                 continue
-            if fence != job.fence and change.job is not None and change.job.state != job.state:
-                words = f"attempt {job.fence} was ended by the word of attempt {fence}"
+            is_ended = change.job is not None and change.job.state != job.state
+            if is_ended and (job_id, job.fence) not in said:
+                words = f"attempt {job.fence} was ended by another's word"
                 yield Violation("fence", job_id, words)
 
 
@@ -149,7 +150,7 @@ def ledger_moves(record: Record) -> Iterator[Violation]:
     """Rows of the ledger change as their table allows; what is over only by a backfill."""
     for (schedule_id, nominal_ms), changes in record.rows.items():
         state: OccurrenceState | None = None
-        for _, row, is_extra in changes:
+        for _, row, is_extra, _ in changes:
             target = None if row is None else row.state
             if target is not None and target != state:
                 is_over = state in (_S.SKIPPED, _S.MISSED) and not is_extra

@@ -38,7 +38,7 @@ class Expected(NamedTuple):
 def stretches(changes: Sequence[ScheduleChange]) -> list[Stretch]:
     """The definitions of a schedule one after another, until it was deleted."""
     found: list[Stretch] = []
-    for at_ms, schedule in changes:
+    for at_ms, schedule, _ in changes:
         if found and found[-1].is_last:
             found[-1] = found[-1]._replace(until_ms=at_ms, is_last=False)
         if schedule is None:

@@ -47,6 +47,8 @@ class ScheduleChange(NamedTuple):
 
     at_ms: int
     schedule: Schedule | None
+    step: int = 0
+    """The number of the verb that made it so."""
 
 
 class RowChange(NamedTuple):
@@ -56,6 +58,7 @@ class RowChange(NamedTuple):
     row: Occurrence | None
     is_extra: bool = False
     """Somebody asked for it: run now, or a backfill."""
+    step: int = 0
 
 
 class HandChange(NamedTuple):
@@ -105,7 +108,7 @@ class Record:
     jobs: dict[JobId, list[JobChange]] = field(default_factory=dict)
     changes: list[JobChange] = field(default_factory=list)
     """Of all jobs, in order."""
-    said: dict[int, dict[JobId, int]] = field(default_factory=dict)
+    said: dict[int, set[tuple[JobId, int]]] = field(default_factory=dict)
     """By step: the fences that a worker named when it ended attempts."""
     events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
@@ -140,7 +143,7 @@ class Record:
             return
         self.steps += 1
         if verb == "finish":
-            self.said[self.steps] = {each.job_id: each.fence for each in asked[0]}
+            self.said[self.steps] = {(each.job_id, each.fence) for each in asked[0]}
         told = len(self.lines)
         self._look_at_schedules(at_ms, who)
         self._look_at_jobs(at_ms, who)
@@ -159,7 +162,9 @@ class Record:
             schedule = schedule_of(now[key])
             if earlier is not None and earlier.document.id != schedule.id:
                 self._end_schedule(at_ms, earlier)
-            self.schedules.setdefault(schedule.id, []).append(ScheduleChange(at_ms, schedule))
+            self.schedules.setdefault(schedule.id, []).append(
+                ScheduleChange(at_ms, schedule, self.steps)
+            )
             words = f"{schedule.state} {schedule.definition.trigger.words}"
             self.note(at_ms, who, f"schedule {short(schedule.id)} v{schedule.version} {words}")
         for key in [key for key in self._documents if key not in now]:
@@ -169,7 +174,9 @@ class Record:
 
     def _end_schedule(self, at_ms: int, stored: Stored) -> None:
         if stored.document.collection == SCHEDULES:
-            self.schedules[ScheduleId(stored.document.id)].append(ScheduleChange(at_ms, None))
+            self.schedules[ScheduleId(stored.document.id)].append(
+                ScheduleChange(at_ms, None, self.steps)
+            )
 
     def _look_at_jobs(self, at_ms: int, who: str) -> None:
         tables = self.store.tables
@@ -197,13 +204,13 @@ class Record:
                 is_extra = row.reason == BACKFILL or (entry.claim_id or "").startswith(RUN_NOW)
                 changes = self.rows.setdefault(place, [])
                 is_extra = is_extra or bool(changes and earlier and changes[-1].is_extra)
-                changes.append(RowChange(at_ms, row, is_extra))
+                changes.append(RowChange(at_ms, row, is_extra, self.steps))
                 if earlier is None or earlier.occurrence.state != row.state:
                     until = f"..{row.until_ms}" if row.is_range else ""
                     words = f"{short(place[0])} {row.nominal_ms}{until} {row.state}"
                     self.note(at_ms, who, f"ledger {words}")
         for place in [each for each in self._ledger if each not in now]:
-            self.rows[place].append(RowChange(at_ms, None))
+            self.rows[place].append(RowChange(at_ms, None, step=self.steps))
         self._ledger = dict(now)
 
     def _look_at_index(self, at_ms: int) -> None:
