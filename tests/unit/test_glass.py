@@ -90,6 +90,27 @@ def test_old_answers_stay_while_new_ones_are_read() -> None:
     asyncio.run(check())
 
 
+def test_glimpses_wait_for_nothing_but_the_first_answer() -> None:
+    async def check() -> None:
+        may_end, reads = asyncio.Event(), 0
+        may_end.set()
+
+        async def read() -> int:
+            nonlocal reads
+            await may_end.wait()
+            reads += 1
+            return reads
+
+        kept = Kept(read, for_s=0)
+        assert await kept.glimpse() == 1
+        may_end.clear()
+        assert await kept.glimpse() == 1
+        may_end.set()
+        assert await kept.get(60) == 2
+
+    asyncio.run(check())
+
+
 def test_parts_are_sent_when_they_differ() -> None:
     sent: dict[str, str] = {}
     assert changes(sent, {"a": "1", "b": "2"}) == {"a": "1", "b": "2"}

@@ -237,7 +237,7 @@ class Dashboard:
             "at_path": at,
             "note": self._note(request),
             "theme": theme if theme in THEMES else "auto",
-            "menu": await self._costly.menu.get(),
+            "menu": await self._costly.menu.glimpse(),
             "now": visit.now,
             "ago": words.ago,
             "clock": words.at,

@@ -15,6 +15,7 @@ from duly.errors import DulyError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+FIRST_S = 0.2
 _SHARE = 30
 
 
@@ -35,7 +36,7 @@ class Kept(Generic[T]):
             return None
         return asyncio.get_running_loop().time() - self._read_at
 
-    async def get(self, wait_s: float = 0.2) -> T | None:
+    async def get(self, wait_s: float = FIRST_S) -> T | None:
         """The answer, new or a little old; None where it takes longer than `wait_s`."""
         age_s = self.age_s
         if age_s is not None and age_s < self._good_for_s:
@@ -44,6 +45,10 @@ class Kept(Generic[T]):
             self._reading = asyncio.create_task(self._read_anew())
         await asyncio.wait({self._reading}, timeout=wait_s)
         return self._answer
+
+    async def glimpse(self) -> T | None:
+        """The answer there is, at once, while a newer one is read behind; waits for a first one."""
+        return await self.get(0 if self._read_at is not None else FIRST_S)
 
     async def _read_anew(self) -> None:
         clock = asyncio.get_running_loop()

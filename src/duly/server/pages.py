@@ -42,9 +42,13 @@ class Glass(Protocol):
 class MenuCounts(NamedTuple):
     """What the menu says beside its words."""
 
-    dead: int
+    states: Mapping[JobState, int]
     quarantined: int
-    is_silent: bool
+
+    @property
+    def dead(self) -> int:
+        """Jobs that somebody should look at."""
+        return self.states.get(JobState.DEAD, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ async def _health(glass: Glass) -> Health:
 
 async def _menu_counts(glass: Glass) -> MenuCounts:
     states, glance = await asyncio.gather(glass.admin.glass.states(), glass.admin.glass.glance())
-    return MenuCounts(states.get(JobState.DEAD, 0), glance.quarantined, glance.is_silent)
+    return MenuCounts(states, glance.quarantined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from duly.server.pages import Page, Visit
 async def health(visit: Visit) -> Page:
     """Alarms of this moment, and what was found when everything was counted last."""
     glance = await visit.admin.glass.glance()
-    counted = await visit.costly.health.get()
+    counted = await visit.costly.health.glimpse()
     values = {
         "alarms": alarms(glance),
         "findings": () if counted is None else counted.findings,

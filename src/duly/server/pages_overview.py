@@ -21,7 +21,7 @@ async def overview(visit: Visit) -> Page:
     ]
     values = {
         "seen": seen,
-        "forecast": await visit.costly.forecast.get(),
+        "forecast": await visit.costly.forecast.glimpse(),
         "states": states,
         "dead": dead,
         "late": {share: seen.late_ms(share / 100) for share in (50, 95, 99)},
