@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-dispatch bench-dashboard lock clean
+.PHONY: help setup demo test screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ bench-dashboard: setup ## Measure every page over a million schedules and a mill
 
 bench-jobs: setup ## Measure the queue beside other queues (about 12 minutes, peers from PyPI and npm)
 	@$(BIN)/python benchmarks/jobs.py $(ARGS)
+
+bench-scheduler: setup ## Measure planning, lateness and bursts beside other schedulers (about 10 minutes)
+	@$(BIN)/python benchmarks/scheduler.py $(ARGS)
 
 bench-dispatch: setup ## Measure the tick beside loops with httpx
 	@$(BIN)/python benchmarks/dispatch.py $(ARGS)

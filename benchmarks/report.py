@@ -100,6 +100,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
+def part_of(values: Sequence[float], part: float) -> float:
+    """The value that so large a part does not exceed; 0 of none."""
+    return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else 0.0
+
+
 def write_json(path: Path, results: Mapping[str, object]) -> None:
     """Indented, numbers to four places: more would be noise in every difference."""
     rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 4))

@@ -24,6 +24,10 @@ DAYS = ("*", "MON-FRI", "MON", "1,3,5")
 TRIGGERS = [cron(f"0 9 * * {days}", tz=zone) for zone in ZONES for days in DAYS]
 
 
+class Lost(Exception):
+    """Something did not fire or run, or did twice: there are no figures to speak of."""
+
+
 def now_ms() -> int:
     """This machine's clock, which the databases read too."""
     return int(time() * 1000)
@@ -41,11 +45,11 @@ def write(number: int, asked: Definition) -> ScheduleWrite:
     return ScheduleWrite(key, ScheduleId(new_id("sch_")), asked)
 
 
-async def create(store: Store, count: int) -> float:
-    """Store schedules in bulk; gives how many a second."""
+async def create(store: Store, count: int, first: int = 0) -> float:
+    """Store schedules in bulk, numbered from `first` on; gives how many a second."""
     started = perf_counter()
-    for start in range(0, count, CHUNK):
-        numbers = range(start, min(start + CHUNK, count))
+    for start in range(first, first + count, CHUNK):
+        numbers = range(start, min(start + CHUNK, first + count))
         await store.put_schedules([write(number, definition(number)) for number in numbers])
     return count / (perf_counter() - started)
 
@@ -59,9 +63,10 @@ class Desk:
     """A second way to a store's tables, for what happens between measurements."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         driver = url.replace("postgresql:", "postgresql+psycopg:")
         self._engine = create_engine(driver, isolation_level="AUTOCOMMIT")
-        self._is_postgresql = url.startswith("postgresql")
+        self.is_postgresql = url.startswith("postgresql")
 
     def run(self, statement: str, **values: Any) -> Sequence[Any]:
         """Run one statement; gives its rows."""
@@ -72,7 +77,7 @@ class Desk:
     def reset(self, due_ms: int, count: int | None = None) -> None:
         """Forget what was planned, and let rows come due at an instant."""
         for table in EMPTIED:
-            verb = "TRUNCATE" if self._is_postgresql else "DELETE FROM"
+            verb = "TRUNCATE" if self.is_postgresql else "DELETE FROM"
             self.run(f"{verb} duly_{table}")
         some = "" if count is None else f" WHERE row_id <= {count}"
         self.run(
@@ -82,7 +87,7 @@ class Desk:
 
     def settle(self) -> None:
         """Leave nothing to be done that the next measurement would pay for."""
-        if self._is_postgresql:
+        if self.is_postgresql:
             self.run("VACUUM ANALYZE duly_schedule_index")
             self.run("VACUUM ANALYZE duly_resources")
             self.run("VACUUM ANALYZE duly_schedule_rules")

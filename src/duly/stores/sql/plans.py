@@ -14,7 +14,8 @@ import msgspec
 from sqlalchemy import select
 
 from duly.errors import InvalidInput
-from duly.jobs import NewJob
+from duly.ids import new_ids
+from duly.jobs import JobId
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
@@ -51,8 +52,8 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     db = db.at(now_ms)
     until_ms = now_ms + request.look_ahead_ms
     rows = _due(db, request, until_ms)
-    hands, handed = _plan(db, rows, now_ms, until_ms)
-    ended = [hand.plan for hand in hands if hand.plan.next_run_at_ms is None]
+    plans, handed = _plan(db, rows, now_ms, until_ms)
+    ended = [plan for plan in plans if plan.next_run_at_ms is None]
     return PlanReport(
         rows=len(rows),
         planned=handed.planned,
@@ -87,21 +88,49 @@ def plan_at_once(
 
 def _plan(
     db: Db, rows: Sequence[_Row], now_ms: int, until_ms: int
-) -> tuple[list[_Hand], HandedOver]:
+) -> tuple[list[Plan], HandedOver]:
     """Plan locked rows, and write everything."""
     known = [row for row in rows if row.body is not None]
     plans = without_taken(db, known, plan_many(known, now_ms, until_ms))
-    hands = [_Hand(db, row, plan) for row, plan in zip(known, plans, strict=True)]
-    handings = [
-        Handing(each, hand.jobs.get(each), hand.row[2:5])
-        for hand in hands
-        for each in hand.plan.occurrences
-    ]
+    plans, handings = _handings(db, known, plans)
     handed = hand_over(db, handings, now_ms)
     unknown = [row for row in rows if row.body is None]
-    hands += [_Hand(db, row, Plan((), None, None, row.runs_left, NO_DEFINITION)) for row in unknown]
-    _move(db, hands, now_ms)
-    return hands, handed
+    plans += [Plan((), None, None, row.runs_left, NO_DEFINITION) for row in unknown]
+    _move(db, known + unknown, plans, now_ms)
+    return plans, handed
+
+
+def _handings(
+    db: Db, rows: Sequence[_Row], plans: Sequence[Plan]
+) -> tuple[list[Plan], list[Handing]]:
+    """What plans hand over; a row whose job cannot be made goes to quarantine instead."""
+    # All ids at once: asking the system for chance row by row would cost as much as the job.
+    ids = iter(new_ids("job_", sum([len(plan.occurrences) for plan in plans])))
+    found: list[Plan] = []
+    handings: list[Handing] = []
+    for row, plan in zip(rows, plans, strict=True):
+        if not plan.occurrences:
+            found.append(plan)
+            continue
+        source = Source(*row[1:5], row.policies, row.body or "")
+        try:
+            own = [_handing(db, source, each, next(ids)) for each in plan.occurrences]
+        except (InvalidInput, msgspec.MsgspecError) as error:
+            # What no job can carry would come again for ever, and hold up the rows behind it.
+            quarantined = quarantine(row, str(error))
+            own = [Handing(quarantined.occurrences[0], None, source[1:4])]
+            found.append(quarantined)
+        else:
+            found.append(plan)
+        handings += own
+    return found, handings
+
+
+def _handing(db: Db, source: Source, occurrence: PlannedOccurrence, job_id: str) -> Handing:
+    job = None
+    if occurrence.state is OccurrenceState.PLANNED:
+        job = make_job(source, occurrence, db.planning, JobId(job_id))
+    return Handing(occurrence, job, source[1:4])
 
 
 def without_taken(db: Db, rows: Sequence[Plannable], plans: Sequence[Plan]) -> list[Plan]:
@@ -122,19 +151,19 @@ def without_taken(db: Db, rows: Sequence[Plannable], plans: Sequence[Plan]) -> l
     return found
 
 
-def _move(db: Db, hands: Sequence[_Hand], now_ms: int) -> None:
+def _move(db: Db, rows: Sequence[_Row], plans: Sequence[Plan], now_ms: int) -> None:
     """Let the rows go where their plans say."""
-    if not hands:
+    if not rows:
         return
     moves = Moves(
-        [hand.plan.next_nominal_ms for hand in hands],
-        [hand.plan.next_run_at_ms for hand in hands],
-        [hand.plan.runs_left for hand in hands],
-        [0] * len(hands),
-        {i: hand.plan.error for i, hand in enumerate(hands) if hand.plan.error is not None},
+        [plan.next_nominal_ms for plan in plans],
+        [plan.next_run_at_ms for plan in plans],
+        [plan.runs_left for plan in plans],
+        [0] * len(plans),
+        {i: plan.error for i, plan in enumerate(plans) if plan.error is not None},
     )
-    numbers = [hand.row.row_id for hand in hands]
-    index.write_moves(db, numbers, [hand.row.schedule_id for hand in hands], moves, now_ms)
+    numbers = [row.row_id for row in rows]
+    index.write_moves(db, numbers, [row.schedule_id for row in rows], moves, now_ms)
 
 
 def _check(request: PlanRequest) -> None:
@@ -176,31 +205,6 @@ def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
     )
     found = {row[0]: row for row in tuples(db.connection.execute(statement))}
     return [_Row._make((*found[number], *time[1:])) for number, time in times.items()]
-
-
-class _Hand:
-    """A row, its plan, and the jobs that the plan makes."""
-
-    def __init__(self, db: Db, row: _Row, plan: Plan) -> None:
-        self.row = row
-        self.plan = plan
-        self.jobs: dict[PlannedOccurrence, NewJob] = {}
-        if not plan.occurrences:
-            return
-        source = Source(*row[1:5], row.policies, row.body or "")
-        try:
-            self.jobs = {
-                each: make_job(source, each, db.planning)
-                for each in plan.occurrences
-                if _is_planned(each)
-            }
-        except (InvalidInput, msgspec.MsgspecError) as error:
-            # What no job can carry would come again for ever, and hold up the rows behind it.
-            self.plan = quarantine(row, str(error))
-
-
-def _is_planned(occurrence: PlannedOccurrence) -> bool:
-    return occurrence.state is OccurrenceState.PLANNED
 
 
 def _next(db: Db, request: PlanRequest) -> int | None:

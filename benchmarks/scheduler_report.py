@@ -1,0 +1,132 @@
+"""What the scheduler benchmark found, as bars, tables, a picture and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from benchmarks.report import Bar, Chart, table
+from benchmarks.scheduler_burst import Burst
+from benchmarks.scheduler_mix import PLANNERS, Mix
+from benchmarks.scheduler_peers import Fired
+from benchmarks.scheduler_sizes import Stored, worst_p99_ms
+
+BURST_AT_LEAST = 0.6
+LATENESS_AT_MOST_MS = 250.0
+DULY = "Duly"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything that was measured."""
+
+    facts: dict[str, str]
+    burst: Burst
+    stored: Sequence[Stored]
+    mix: Mix
+    peers: Sequence[Fired]
+
+    def to_json(self) -> dict[str, object]:
+        """For later comparison."""
+        return {
+            "machine": self.facts,
+            "burst": asdict(self.burst),
+            "stored": [each.to_json() for each in self.stored],
+            "mix": asdict(self.mix),
+            "peers": [each.to_json() for each in self.peers],
+        }
+
+
+def bars(figures: Figures) -> list[Bar]:
+    """What must be reached. Lateness is the worst of all sizes."""
+    late = worst_p99_ms(figures.stored, "PostgreSQL")
+    duplicates = figures.mix.duplicates
+    return [
+        Bar("burst-vs-bare", figures.burst.ratio, BURST_AT_LEAST, places=2),
+        Bar("lateness-p99-ms", late, LATENESS_AT_MOST_MS, at_most=True),
+        Bar("duplicate-jobs", duplicates, 0, at_most=True),
+    ]
+
+
+def text(figures: Figures) -> str:
+    """Tables for people."""
+    parts = [
+        "\n".join(f"{name}: {fact}" for name, fact in figures.facts.items()),
+        _burst_text(figures.burst),
+        _stored_text(figures.stored),
+        _mix_text(figures.mix),
+        _peers_text(figures),
+    ]
+    return "\n\n".join(parts)
+
+
+def _burst_text(burst: Burst) -> str:
+    ours, bare = median(burst.ours), median(burst.bare)
+    return (
+        f"burst of {burst.count:,}: {ours:,.0f} schedules/s into jobs, bare statements "
+        f"{bare:,.0f}; {burst.ratio:.2f} is the median of {len(burst.ours)} pairs"
+    )
+
+
+def _stored_text(stored: Sequence[Stored]) -> str:
+    head = ["stored schedules", "created/s", "fires/s", "jobs", "p50 ms", "p99 ms"]
+    rows = [[*head, "p99 ms of new", "commits/s"]]
+    for each in stored:
+        late = each.lateness
+        commits = "n/a" if late.commits_per_s is None else f"{late.commits_per_s:,.0f}"
+        times = [f"{ms:,.0f}" for ms in (late.p50_ms, late.p99_ms, late.new_p99_ms)]
+        rates = [f"{each.created_per_s:,.0f}", f"{each.fires_per_s:,.0f}", f"{late.jobs:,}"]
+        rows.append([f"{each.database}, {each.schedules:,}", *rates, *times, commits])
+    return table(rows)
+
+
+def _mix_text(mix: Mix) -> str:
+    naive = PLANNERS * mix.occurrences
+    runs = {
+        f"a run with {mix.due} due": (mix.statements, mix.rows_read),
+        "a run with nothing due": (mix.statements_without, mix.rows_read_without),
+    }
+    rows = [[f"{mix.schedules:,} hourly, daily and weekly", "statements", "rows read"]]
+    rows += [[name, *(f"{count:,}" for count in counts)] for name, counts in runs.items()]
+    said = (
+        f"{PLANNERS} planners at once, {mix.occurrences:,} occurrences: {mix.jobs:,} jobs, "
+        f"{mix.duplicates} duplicates (each planner for itself: {naive:,} jobs)\n"
+        f"idle planner: {mix.idle_queries_per_s:.2f} queries/s (document 003 claims 8.5), "
+        f"{mix.idle_cpu_percent:.2f} % CPU\n"
+        f"a step that finds nothing: p50 {mix.empty_p50_ms:.1f} ms, p99 {mix.empty_p99_ms:.1f} ms "
+        "(document 003 claims 1)"
+    )
+    return f"{table(rows)}\n{said}"
+
+
+def _peers_text(figures: Figures) -> str:
+    rows = [["due entries", "entries", "fired", "fires/s", "remark"]]
+    ours = median(figures.burst.ours)
+    rows.append([DULY, f"{figures.burst.count:,}", f"{figures.burst.count:,}", f"{ours:,.0f}", ""])
+    for each in figures.peers:
+        fired = "n/a" if each.fired is None else f"{each.fired:,}"
+        rate = "n/a" if each.per_second is None else f"{each.per_second:,.0f}"
+        rows.append([each.name, f"{each.entries:,}", fired, rate, each.why_absent or ""])
+    return table(rows)
+
+
+def rates_chart(figures: Figures) -> Chart:
+    """Fires in a second, with as many entries as each can take."""
+    groups: dict[str, dict[str, float | None]] = {DULY: {"fires": median(figures.burst.ours)}}
+    for each in figures.peers:
+        groups[f"{each.name}\n{each.entries:,}"] = {"fires": each.per_second}
+    title = f"Due entries; Duly with {figures.burst.count:,}"
+    return Chart(title, "fires per second", ["fires"], groups, better="more")
+
+
+def lateness_chart(figures: Figures) -> Chart:
+    """How late handlers begin, by what is stored."""
+    groups: dict[str, dict[str, float | None]] = {
+        f"{each.database}\n{each.schedules:,}": {
+            "p50": each.lateness.p50_ms,
+            "p99": each.lateness.p99_ms,
+        }
+        for each in figures.stored
+    }
+    return Chart("Lateness in steady state", "milliseconds", ["p50", "p99"], groups)

@@ -1,0 +1,104 @@
+"""The scheduler benchmark: a quick run without the peers, which need a network, and its bars."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks.report import part_of
+from benchmarks.scheduler import FULL
+from benchmarks.scheduler_burst import Burst
+from benchmarks.scheduler_mix import WINDOW_S, Mix, Share, definitions
+from benchmarks.scheduler_peers import Fired, left_out
+from benchmarks.scheduler_report import Figures, bars, text
+from benchmarks.scheduler_sizes import Stored
+from benchmarks.scheduler_steady import Lateness
+from tests.servers import NO_SERVER, find_binaries
+
+ROOT = Path(__file__).parent.parent.parent
+LATE = Lateness(100, 10.0, 200.0, 5, 210.0, 50.0)
+FIGURES = Figures(
+    facts={"python": "3"},
+    burst=Burst(100, [60.0, 70.0, 90.0], [100.0, 100.0, 100.0]),
+    stored=[
+        Stored("PostgreSQL", 10, 1.0, 1.0, LATE),
+        Stored("PostgreSQL", 20, 1.0, 1.0, replace(LATE, p99_ms=249.0)),
+        Stored("SQLite", 10, 1.0, 1.0, replace(LATE, p99_ms=900.0)),
+    ],
+    mix=Mix(10, 1, 9, 3, 3, 1, 10, 10, 1.0, 2.0, 0.5, 0.1),
+    peers=left_out([50]),
+)
+
+
+@pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
+def test_quick_run(tmp_path: Path) -> None:
+    # A process of its own, as make starts it: the script must find its package by itself.
+    run = subprocess.run(
+        [sys.executable, "benchmarks/scheduler.py", "--quick", "--no-peers", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # So small a run may fall short of a bar; that it was measured at all is the point.
+    assert run.returncode in (0, 1), run.stderr
+    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
+    assert [line[1] for line in lines] == [
+        "burst-vs-bare",
+        "lateness-p99-ms",
+        "duplicate-jobs",
+    ], run.stderr
+    assert lines[2][-1] == "ok"
+    assert run.returncode == (0 if all(line[-1] == "ok" for line in lines) else 1)
+    results = json.loads((tmp_path / "scheduler.json").read_text())
+    assert [each["database"] for each in results["stored"]] == ["PostgreSQL", "SQLite"]
+    assert all(each["lateness"]["jobs"] > 0 for each in results["stored"])
+    assert results["mix"]["statements"] > results["mix"]["statements_without"] > 0
+    assert str(tmp_path) not in json.dumps(results)
+    assert (tmp_path / "scheduler.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bars_hold_the_median_of_pairs_and_the_worst_lateness_on_postgresql() -> None:
+    assert [str(bar) for bar in bars(FIGURES)] == [
+        "bar burst-vs-bare 0.70 0.6 ok",
+        "bar lateness-p99-ms 249.0 <=250 ok",
+        "bar duplicate-jobs 0.0 <=0 ok",
+    ]
+
+
+def test_a_single_duplicate_is_over() -> None:
+    doubled = replace(FIGURES, mix=replace(FIGURES.mix, jobs=11))
+    assert [bar.is_met for bar in bars(doubled)] == [True, True, False]
+
+
+def test_an_absent_peer_is_not_available_and_falls_short_of_nothing() -> None:
+    assert "left out" in text(FIGURES)
+    assert Fired("other", 10, None, None, "no network").per_second is None
+    assert Fired("other", 10, 5, 2.0).per_second == 2.5
+    assert all(bar.is_met for bar in bars(FIGURES))
+
+
+def test_claims_stand_beside_the_figures() -> None:
+    said = text(FIGURES)
+    assert "0.50 queries/s (document 003 claims 8.5)" in said
+    assert "p50 1.0 ms, p99 2.0 ms (document 003 claims 1)" in said
+
+
+def test_parts() -> None:
+    assert part_of([float(number) for number in range(100)], 0.99) == 99.0
+    assert part_of([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert part_of([], 0.99) == 0.0
+
+
+def test_the_full_mix_has_41_due_in_two_minutes() -> None:
+    assert Share(1_000, 5_000, 4_000) == FULL.mix
+    assert round(FULL.mix.due_in(WINDOW_S)) == 41
+    assert FULL.mix.due_in(10) == pytest.approx(3.4, abs=0.05)
+
+
+def test_the_mix_is_the_same_each_time() -> None:
+    asked = Share(2, 3, 4)
+    assert definitions(asked) == definitions(asked)
+    assert len(definitions(asked)) == asked.total == 9
