@@ -68,10 +68,10 @@ def _covered(
 
 def is_left_behind(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
     """Whether a deletion came before any planner got to a time: the index row stood there still."""
-    until_ms = each.stretch.until_ms
-    if not each.stretch.is_deleted:
+    last = record.schedules[schedule_id][-1]
+    if last.schedule is not None:
         return False
-    before = [hand for hand in record.hands.get(schedule_id, []) if hand.at_ms < until_ms]
+    before = [hand for hand in record.hands.get(schedule_id, []) if hand.at_ms < last.at_ms]
     return bool(before) and (before[-1].nominal_ms or FOREVER_MS) <= each.nominal_ms
 
 
@@ -81,7 +81,7 @@ def left_behind(record: Record) -> int:
     for schedule_id, changes in record.schedules.items():
         rows = _rows(record, schedule_id)
         for stretch in stretches(changes):
-            if stretch.definition.enabled and stretch.is_deleted:
+            if stretch.definition.enabled:
                 count += sum(
                     is_left_behind(record, schedule_id, each)
                     and not any(row.covers(each.nominal_ms) for row in rows)

@@ -23,8 +23,6 @@ class Stretch(NamedTuple):
     definition: Definition
     is_last: bool
     """Nothing came after it: no edit, no deletion."""
-    is_deleted: bool = False
-    """It ended with the schedule."""
 
 
 class Expected(NamedTuple):
@@ -42,7 +40,6 @@ def stretches(changes: Sequence[ScheduleChange]) -> list[Stretch]:
         if found and found[-1].is_last:
             found[-1] = found[-1]._replace(until_ms=at_ms, is_last=False)
         if schedule is None:
-            found[-1] = found[-1]._replace(is_deleted=True)
             break
         if found and found[-1].definition == schedule.definition:
             found[-1] = found[-1]._replace(until_ms=FOREVER_MS, is_last=True)
