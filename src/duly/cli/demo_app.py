@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from duly.app import Duly
 from duly.context import Context
@@ -95,22 +95,22 @@ def _billing() -> Flow:
 async def fill(app: Duly) -> None:
     """Schedules of several users and kinds, some of which fire all the time."""
     digests, reports = app.schedules("reminders"), app.schedules("reports")
-    now = datetime.now(UTC)
+    now = app.clock.now()
     for number, (name, zone) in enumerate(PEOPLE.items()):
-        mine, data = digests.of(user(name)), Digest(f"{name}@example.org")
+        mine, letter = digests.of(user(name)), Digest(f"{name}@example.org")
         rules: dict[str, TriggerWords] = {
             "morning": cron("0 9 * * MON-FRI", tz=zone),
             "week": weekly({"mon": "08:30", "thu": ["09:00", "17:30"]}, tz=zone),
             "welcome": once(now + timedelta(seconds=5 + 2 * number)),
         }
         for title, rule in rules.items():
-            await mine.create(title, rule, action="send_digest", input=data)
+            await mine.create(title, rule, action="send_digest", input=letter)
     quick = Policies(misfire=Misfire("skip"), grace_ms=5_000)
     for company, title, seconds in (("acme", "orders", 3), ("globex", "alerts", 4)):
-        data = Digest(f"{title}@{company}.example")
+        letter = Digest(f"{title}@{company}.example")
         ours = digests.of(workspace(company))
         rule = every(seconds=seconds)
-        await ours.create(title, rule, action="send_digest", input=data, policies=quick)
+        await ours.create(title, rule, action="send_digest", input=letter, policies=quick)
     await reports.of(SYSTEM).create("numbers", every(seconds=10), action="build")
     await reports.of(SYSTEM).create("stuck", every(seconds=20), action="hang")
     await app.schedules("billing").of(SYSTEM).create("renewals", every(seconds=20), action="charge")
