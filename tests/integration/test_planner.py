@@ -323,8 +323,8 @@ async def test_stopping_ends_a_round_after_its_step() -> None:
     [
         (None, 1.0),
         (60_000, 1.0),
-        (1_250, 0.25),
-        (1_001, 0.001),
+        (1_250, 0.75),
+        (1_001, 0.501),
         # Held by another planner, or waiting for a newer one: asking again at once is no use.
         (1_000, 1.0),
         (-5_000, 1.0),

@@ -14,8 +14,8 @@ from duly.jobs import Job, JobId, JobState
 from duly.ledger import OccurrenceState
 from duly.plan_store import PlanRequest
 from duly.store import Store
-from duly.stores import MemoryStore, open_store
-from duly.stores.memory import hand_over, job_moves
+from duly.stores import MemoryStore, open_store, spans
+from duly.stores.memory import job_moves
 from duly.testing import ManualClock
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
 
@@ -193,7 +193,7 @@ def test_walks_see_everything() -> None:
 PLANTED: dict[str, tuple[object, str, object]] = {
     "keeps the marker": (job_moves, "_give_back", lambda *_: None),
     "forgets the line": (job_moves, "line_of", lambda *_: []),
-    "covers twice": (hand_over, "spans_left", lambda _rule, whole, _taken: [whole]),
+    "covers twice": (spans, "spans_left", lambda _rule, whole, _taken: [whole]),
 }
 
 

@@ -100,11 +100,15 @@ class Planner:
         return step.next_run_at_ms - self._request.look_ahead_ms - step.now_ms
 
     def _pause_s(self, report: PlanReport) -> float:
+        """As long as the next row is planned half a look-ahead before its time, or earlier.
+
+        Waking for each row as it comes into reach would make a transaction of every row.
+        """
         due_ms = self._due_in_ms(report)
         # What is due still, after a round, is held by another planner or waits for a newer one.
         if due_ms is None or due_ms <= 0:
             return self._options.period_s
-        return min(due_ms / 1000, self._options.period_s)
+        return min((due_ms + self._request.look_ahead_ms / 2) / 1000, self._options.period_s)
 
 
 def _look_ahead_s(options: PlannerOptions) -> float:

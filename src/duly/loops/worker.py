@@ -36,6 +36,8 @@ from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
 log = logging.getLogger(__name__)
 
 OnDead = Callable[[JobId, str], None]
+_SOONEST_MS = 20
+"""Jobs that come due within so short a time are claimed together, not one by one."""
 _ENDING_S = 2.0
 """How long the parts of a worker may take to notice that it ends."""
 
@@ -368,4 +370,4 @@ def _pause_s(claims: Claims, idle_polls: Backoff) -> float:
     if claims.wake_at_ms is None:
         return pause_s
     # A millisecond more, so that the database's clock has passed the time for certain.
-    return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, 1) / 1000)
+    return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, _SOONEST_MS) / 1000)
