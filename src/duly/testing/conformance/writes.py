@@ -317,7 +317,8 @@ class WriteCases(StoreConformance):
         assert await store.get_document("schedules", SCOPE, f"{FLOW}/a") is None
         assert await store.list_rows() == []
         last = (await store.schedule_events(answer.schedule.id))[-1]
-        assert last == ScheduleEvent(answer.schedule.id, "deleted", START_MS, "bob")
+        # Its detail keeps the key and the rule, for who asks later.
+        assert last == ScheduleEvent(answer.schedule.id, "deleted", START_MS, "bob", last.detail)
 
     @case
     async def test_delete_compares_versions(self, store: Store) -> None:
