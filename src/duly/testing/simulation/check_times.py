@@ -193,9 +193,10 @@ def _charged(record: Record, schedule_id: ScheduleId) -> list[int]:
 def _is_charged(changes: list[RowChange]) -> bool:
     is_charged = False
     for _, row, is_extra, _ in changes:
-        if row is None or row.state in (_S.WITHDRAWN, _S.MISSED):
+        # A backfill that takes up a skipped time makes it an extra, which is no run of the limit.
+        if row is None or is_extra or row.state in (_S.WITHDRAWN, _S.MISSED):
             is_charged = False
-        elif row.state in (_S.PLANNED, _S.SKIPPED) and not is_extra:
+        elif row.state in _PLANNED:
             is_charged = True
     return is_charged
 
