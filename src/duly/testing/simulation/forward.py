@@ -17,7 +17,6 @@ from duly.errors import InvalidInput
 from duly.job_store import JobFilter, Retention
 from duly.jobs import DEFAULT_QUEUE, JobState
 from duly.loops import KeeperOptions, Planner, PlannerOptions, WorkerOptions
-from duly.loops.patience import Signal
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.simulation.loop import VirtualLoop
@@ -25,6 +24,8 @@ from duly.testing.simulation.notes import Notes, Run
 
 _HOUR_S, _DAY_S = 3_600.0, 86_400.0
 _PAGE = 1_000
+_LOOK_S = 1.0
+"""How often to look for new schedules while a handler runs."""
 _LAST_S = 0.002
 """What is due at the very end is claimed a moment later."""
 
@@ -102,7 +103,7 @@ async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
     keeper = app.keeper(
         KeeperOptions(period_s=_HOUR_S, silent_worker_s=7 * _DAY_S, retention=retention)
     )
-    planning = asyncio.create_task(_plan(app.planner(PlannerOptions(look_ahead_s=0)), app.store))
+    planning = asyncio.create_task(_plan(app.planner(PlannerOptions(look_ahead_s=0)), notes))
     others = [asyncio.create_task(worker.run()), asyncio.create_task(keeper.run())]
     passing = asyncio.create_task(asyncio.sleep(seconds + _LAST_S))
     # A loop that ends early ends with its error.
@@ -120,16 +121,15 @@ async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
     return Counter(job.action for job in left)
 
 
-async def _plan(planner: Planner, store: Store) -> None:
-    """Plan whenever a row is due; between that, rest until one is, or a schedule is written."""
-    written = Signal()
-    end_listening = store.listen(lambda hint: written.set() if hint == "schedules:*" else None)
-    try:
-        while True:
-            report = await planner.run_once()
-            rest_ms = (
-                None if report.next_run_at_ms is None else report.next_run_at_ms - report.now_ms
-            )
-            await written.wait(None if rest_ms is None else max(rest_ms, 1) / 1_000)
-    finally:
-        end_listening()
+async def _plan(planner: Planner, notes: Notes) -> None:
+    """Plan whenever a row is due; between that, rest until one is.
+
+    Only handlers can write an earlier one, so it looks while they run, and when one has ended.
+    """
+    while True:
+        report = await planner.run_once()
+        rest_ms = None if report.next_run_at_ms is None else report.next_run_at_ms - report.now_ms
+        rest_s = None if rest_ms is None else max(rest_ms, 1) / 1_000
+        if notes.is_busy:
+            rest_s = _LOOK_S if rest_s is None else min(rest_s, _LOOK_S)
+        await notes.changed.wait(rest_s)

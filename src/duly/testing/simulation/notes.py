@@ -44,11 +44,18 @@ class Notes:
         self._names: dict[str, str] = {}
         self._news = Signal()
         self._is_over = False
+        self.changed = Signal()
+        """A handler began or ended."""
         self.runs: list[Run] = []
         self._end_listening = store.listen(lambda _hint: self._news.set())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a handler runs, or is about to."""
+        return bool(self._begun)
 
     def stop(self) -> None:
         """Let nobody wait any more."""
@@ -65,6 +72,7 @@ class Notes:
             claims = await self._store.claim_jobs(request)
         for job in claims.jobs:
             self._begun[job.id] = job, self._clock.now()
+            self.changed.set()
         return claims
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
@@ -72,12 +80,13 @@ class Notes:
         refused = await self._store.finish(finishes)
         self._news.set()  # a worker that has room again asks for more than it did
         for each in finishes:
-            if each.job_id not in refused:
-                await self._note(each)
+            begun = self._begun.pop(each.job_id, None)
+            if begun is not None and each.job_id not in refused:
+                await self._note(each, *begun)
+        self.changed.set()
         return refused
 
-    async def _note(self, end: Finish) -> None:
-        job, began_at = self._begun.pop(end.job_id)
+    async def _note(self, end: Finish, job: LeasedJob, began_at: datetime) -> None:
         nominal_at = None if job.nominal_ms is None else from_ms(job.nominal_ms)
         name, ended_at = await self._name(job), self._clock.now()
         self.runs.append(Run(name, nominal_at, began_at, ended_at, end.state, end.error, job.id))
