@@ -20,7 +20,7 @@ from duly.outcomes import Finish
 from duly.plan_store import PlanReport, PlanRequest
 from duly.planning import policies_of
 from duly.schedules import Schedule, ScheduleId
-from duly.stores import MemoryStore
+from duly.stores import MemoryStore, spans
 from duly.stores.memory import (
     extras,
     failing,
@@ -302,11 +302,11 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_withdrawn_times_of_the_pause_are_swallowed",
         ),
         (
-            planted("CoversTheBackfilledTwice", (hand_over, "spans_left", whole_span)),
+            planted("CoversTheBackfilledTwice", (spans, "spans_left", whole_span)),
             "test_planner_leaves_backfilled_times_alone",
         ),
         (
-            planted("CoversTheBegunTwice", (hand_over, "spans_left", whole_span)),
+            planted("CoversTheBegunTwice", (spans, "spans_left", whole_span)),
             "test_times_set_back_are_covered_once",
         ),
         (RunsNowEachTime, "test_same_request_gives_the_same_run"),

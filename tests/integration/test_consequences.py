@@ -60,7 +60,7 @@ async def test_an_interval_that_was_asked_for_is_set(
     """Within the bounds, counted from the nominal time, and on record."""
     answers: list[Any] = []
     clock = ManualClock(START)
-    app = Duly(clean_url, flows=[asking_flow(asked_s, answers)], clock=clock)
+    app = Duly(clean_url, flows=[asking_flow(asked_s, answers)], clock=clock, look_ahead_s=0)
     async with app:
         mine = app.schedules("poll").of(user("ada"))
         made = await mine.create(

@@ -8,13 +8,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from duly.app import Duly, Loop
 from duly.cli.failures import explain_failures
 from duly.loops import WorkerOptions, WorkerStuck
+
+if TYPE_CHECKING:
+    from duly.server.serving import Serving
 
 ROLES = ("planner", "worker", "keeper", "api")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,9 +116,8 @@ def serve(application: str, **words: Any) -> None:
 def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     app = find_app(application)
-    others: list[Loop] = []
-    if "api" in roles:
-        others.append(_server(app, words))
+    server = _server(app, words) if "api" in roles else None
+    others = () if server is None else (server,)
     options: WorkerOptions | bool = False
     if "worker" in roles:
         options = WorkerOptions(
@@ -127,10 +129,14 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
         )
     shown = [role for role in ROLES if role in roles]
     click.echo(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
-    asyncio.run(_serve(app, options, "keeper" in roles, "planner" in roles, *others))
+    try:
+        asyncio.run(_serve(app, options, "keeper" in roles, "planner" in roles, *others))
+    finally:
+        if server is not None:
+            server.close()
 
 
-def _server(app: Duly, words: dict[str, Any]) -> Loop:
+def _server(app: Duly, words: dict[str, Any]) -> Serving:
     # Only those who serve wait for the import.
     from duly.server.serving import Address, Serving
 

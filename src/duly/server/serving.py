@@ -81,6 +81,10 @@ class Serving:
         """Answer until stopped."""
         await self._server.serve(sockets=[self._socket])
 
+    def close(self) -> None:
+        """Let go of the address; after run() it is gone already."""
+        self._socket.close()
+
     def stop(self) -> None:
         """End the streams, then the server after what is being answered."""
         self._dashboard.state.live.close()
