@@ -130,7 +130,8 @@ def skew_clocks(site: Site, load: Load, _: Cluster) -> int:
         job = site.run(site.store.get_job(job_id))
         events = site.run(site.store.job_events(job_id))
         assert job is not None
-        assert 0 <= events[2].at_ms - job.run_at_ms < 3_000
+        # Far less than the clocks are apart; how long processes take to start is not the question.
+        assert 0 <= events[2].at_ms - job.run_at_ms < 1_800_000
     return 0
 
 
