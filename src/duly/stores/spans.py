@@ -21,6 +21,28 @@ class Span(NamedTuple):
     times: int
 
 
+class Row(NamedTuple):
+    """A row of the ledger: its first and last time, and whether they are taken for good."""
+
+    first_ms: int
+    last_ms: int
+    is_taken: bool
+
+
+def in_the_way(rule: str, rows: Iterable[Row]) -> list[tuple[int, int]]:
+    """First and last times of rows that a run of the rule's times must leave out.
+
+    Taken ones, and those whose time an earlier rule had: what became of it would be forgotten
+    with the row.
+    """
+    trigger = trigger_of(rule)
+    return [
+        (row.first_ms, row.last_ms)
+        for row in rows
+        if row.is_taken or trigger.next_after_ms(row.first_ms - 1) != row.first_ms
+    ]
+
+
 def span(rule: str, first_ms: int, last_ms: int) -> Span:
     """The run from one time to another, both included."""
     return Span(first_ms, last_ms, count_times(rule, first_ms, last_ms))
@@ -52,17 +74,18 @@ def spans_left(rule: str, whole: Span, taken: Iterable[tuple[int, int]]) -> list
 
 
 def free_of(
-    rule: str, occurrences: Sequence[PlannedOccurrence], taken: Sequence[tuple[int, int]]
+    rule: str, occurrences: Sequence[PlannedOccurrence], rows: Sequence[Row]
 ) -> list[PlannedOccurrence]:
-    """Occurrences of one schedule that no taken run of times has; of a run, what is left."""
+    """Occurrences of one schedule that no taken row has; of a run of times, what is left."""
     free: list[PlannedOccurrence] = []
     for each in occurrences:
-        if each.until_ms == each.nominal_ms:
-            if not any(first_ms <= each.nominal_ms <= last_ms for first_ms, last_ms in taken):
-                free.append(each)
-            continue
-        whole = Span(each.nominal_ms, each.until_ms, each.count)
-        free += [_part(each, left) for left in spans_left(rule, whole, taken)]
+        if each.until_ms > each.nominal_ms:
+            whole = Span(each.nominal_ms, each.until_ms, each.count)
+            free += [_part(each, left) for left in spans_left(rule, whole, in_the_way(rule, rows))]
+        elif not any(
+            row.first_ms <= each.nominal_ms <= row.last_ms for row in rows if row.is_taken
+        ):
+            free.append(each)
     return free
 
 

@@ -69,8 +69,7 @@ def free_ones(
     """What the ledger does not have yet, or has as free; of a run of times, what is left."""
     if not occurrences:
         return []
-    taken = ledger.taken_spans(tables, occurrences[0].schedule_id)
-    return free_of(trigger, occurrences, taken)
+    return free_of(trigger, occurrences, ledger.rows(tables, occurrences[0].schedule_id))
 
 
 def new_job(

@@ -14,6 +14,7 @@ from duly.plan_store import BACKFILL, RUN_NOW
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit
 from duly.stores.memory.tables import LedgerEntry, Tables
+from duly.stores.spans import Row
 
 FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
 """States of a time that is still to be planned."""
@@ -58,10 +59,10 @@ def entry_at(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> Ledger
     return next(found, None)
 
 
-def taken_spans(tables: Tables, schedule_id: ScheduleId) -> list[tuple[int, int]]:
-    """First and last time of every row that is not free."""
-    rows = (entry.occurrence for entry in entries(tables, schedule_id))
-    return [(row.nominal_ms, row.until_ms) for row in rows if row.state not in FREE]
+def rows(tables: Tables, schedule_id: ScheduleId) -> list[Row]:
+    """Where the rows of a schedule stand."""
+    found = (entry.occurrence for entry in entries(tables, schedule_id))
+    return [Row(each.nominal_ms, each.until_ms, each.state not in FREE) for each in found]
 
 
 def put(tables: Tables, occurrence: Occurrence, claim_id: str | None = None) -> None:

@@ -10,7 +10,7 @@ from duly.schedules import Schedule, ScheduleId
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import move
 from duly.stores.memory.tables import Tables
-from duly.stores.spans import span_until, spans_left
+from duly.stores.spans import in_the_way, span_until, spans_left
 from duly.triggers import Trigger
 
 _NOT_BEGUN = frozenset({JobState.SCHEDULED, JobState.QUEUED})
@@ -60,7 +60,7 @@ def write_pause(tables: Tables, now_ms: int, schedule: Schedule) -> None:
         return
     rule = trigger_text(trigger)
     whole = span_until(rule, first_ms, now_ms - offset_ms + 1)
-    for left in spans_left(rule, whole, ledger.taken_spans(tables, schedule.id)):
+    for left in spans_left(rule, whole, in_the_way(rule, ledger.rows(tables, schedule.id))):
         hidden = Occurrence(
             schedule_id=schedule.id,
             nominal_ms=left.first_ms,

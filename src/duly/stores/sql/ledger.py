@@ -16,6 +16,7 @@ from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit
+from duly.stores.spans import Row as SpanRow
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 
@@ -60,23 +61,20 @@ def _clear(db: Db, ranges: Sequence[dict[str, Any]]) -> None:
     )
 
 
-def taken_since(
-    db: Db, since_ms: Mapping[ScheduleId, int]
-) -> dict[ScheduleId, list[tuple[int, int]]]:
-    """First and last times of rows that reach to an instant or beyond, and are not open."""
-    taken: dict[ScheduleId, list[tuple[int, int]]] = defaultdict(list)
-    states = ", ".join(f"'{state}'" for state in REPLACEABLE)
+def rows_since(db: Db, since_ms: Mapping[ScheduleId, int]) -> dict[ScheduleId, list[SpanRow]]:
+    """Rows of schedules that reach to an instant or beyond."""
+    found: dict[ScheduleId, list[SpanRow]] = defaultdict(list)
     wanted = [{"schedule_id": each, "nominal_ms": ms} for each, ms in since_ms.items()]
     rows = db.run(
-        "SELECT o.schedule_id, o.nominal_ms, COALESCE(o.until_ms, o.nominal_ms) "
+        "SELECT o.schedule_id, o.nominal_ms, COALESCE(o.until_ms, o.nominal_ms), o.state "
         f"FROM {db.dialect.records(db.tables.occurrences)} "
         "JOIN {p}occurrences o ON o.schedule_id = r.schedule_id "
-        f"WHERE COALESCE(o.until_ms, o.nominal_ms) >= r.nominal_ms AND o.state NOT IN ({states})",
+        "WHERE COALESCE(o.until_ms, o.nominal_ms) >= r.nominal_ms",
         rows=msgspec.json.encode(wanted).decode(),
     )
-    for schedule_id, first_ms, last_ms in tuples(rows):
-        taken[schedule_id].append((first_ms, last_ms))
-    return taken
+    for schedule_id, first_ms, last_ms, state in tuples(rows):
+        found[schedule_id].append(SpanRow(first_ms, last_ms, state not in REPLACEABLE))
+    return found
 
 
 def values(

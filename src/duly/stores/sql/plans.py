@@ -141,12 +141,12 @@ def without_taken(db: Db, rows: Sequence[Plannable], plans: Sequence[Plan]) -> l
     late = [i for i, plan in enumerate(plans) if any(each.reason is not None for each in plan[0])]
     if not late:
         return list(plans)
-    taken = ledger.taken_since(db, {rows[i].schedule_id: rows[i].nominal_ms for i in late})
+    known = ledger.rows_since(db, {rows[i].schedule_id: rows[i].nominal_ms for i in late})
     found = list(plans)
     for i in late:
-        spans = taken.get(rows[i].schedule_id)
-        if spans and plans[i].error is None:
-            free = free_of(rows[i].trigger, plans[i].occurrences, spans)
+        standing = known.get(rows[i].schedule_id)
+        if standing and plans[i].error is None:
+            free = free_of(rows[i].trigger, plans[i].occurrences, standing)
             found[i] = plans[i]._replace(occurrences=tuple(free))
     return found
 

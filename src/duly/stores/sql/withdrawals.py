@@ -16,7 +16,7 @@ from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
 from duly.planning import PlannedOccurrence
 from duly.schedules import Schedule, ScheduleId
-from duly.stores.spans import span_until, spans_left
+from duly.stores.spans import in_the_way, span_until, spans_left
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
@@ -76,15 +76,9 @@ def write_pause(db: Db, paused: Schedule, now_ms: int) -> None:
     first_ms = trigger.next_after_ms(max(0, since_ms - offset_ms))
     if first_ms is None or first_ms > until_ms or paused.definition.hand_over == "external":
         return
-    covered = db.run(
-        "SELECT nominal_ms, COALESCE(until_ms, nominal_ms) FROM {p}occurrences "
-        "WHERE schedule_id = :id AND nominal_ms >= :first_ms AND nominal_ms <= :until_ms "
-        "AND state NOT IN ('withdrawn', 'quarantined')",
-        id=paused.id,
-        first_ms=first_ms,
-        until_ms=until_ms,
-    )
-    spans = spans_left(rule, span_until(rule, first_ms, until_ms + 1), list(tuples(covered)))
+    standing = ledger.rows_since(db, {paused.id: first_ms}).get(paused.id, [])
+    whole = span_until(rule, first_ms, until_ms + 1)
+    spans = spans_left(rule, whole, in_the_way(rule, standing))
     state = OccurrenceState.MISSED
     rows = []
     for span in spans:

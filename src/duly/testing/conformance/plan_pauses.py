@@ -252,3 +252,20 @@ class PauseCases(StoreConformance):
         clock.advance(hours=5)
         await put(store, a_write(definition=a_definition(max_runs=3)))
         assert (await only_row(store)).runs_left == 2
+
+    @case
+    async def test_times_of_an_earlier_rule_stay_in_the_ledger(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Withdrawn when the rule changed, they are none of the times that the pause swallowed."""
+        half_past = cron("30 * * * *")
+        await put(store, a_write(definition=a_definition(half_past)))
+        await plan(store, look_ahead_ms=HOUR_MS)
+        await put(store, a_write())
+        await pause(store)
+        clock.advance(hours=2, minutes=30)
+        await put(store, a_write())
+        assert [row[3] for row in await shown_hours(store) if row[0] == 0.5] == ["withdrawn"]
+        hours = [START_MS + hour * HOUR_MS for hour in (1, 2)]
+        rows = await ledger(store)
+        assert [sum(row.covers(ms) for row in rows) for ms in hours] == [1, 1]
