@@ -4,7 +4,7 @@ A bug is planted by putting another function in the place of one of the memory s
 long as a verb runs; beside it stands the case that notices.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -132,6 +132,10 @@ def put_beside(tables: Tables, occurrence: Occurrence, claim_id: str | None = No
 
 def whole_span(_rule: str, whole: Any, _taken: object) -> list[Any]:
     return [whole]
+
+
+def taken_only(_rule: str, rows: Iterable[spans.Row]) -> list[tuple[int, int]]:
+    return [(row.first_ms, row.last_ms) for row in rows if row.is_taken]
 
 
 def has_no_row(step: Any, schedule: Schedule, at_ms: int) -> bool:
@@ -308,6 +312,10 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (
             planted("CoversTheBegunTwice", (spans, "spans_left", whole_span)),
             "test_times_set_back_are_covered_once",
+        ),
+        (
+            planted("ForgetsAnEarlierRule", (withdrawals, "in_the_way", taken_only)),
+            "test_times_of_an_earlier_rule_stay_in_the_ledger",
         ),
         (RunsNowEachTime, "test_same_request_gives_the_same_run"),
         (
