@@ -152,6 +152,12 @@ def claimed_from(row: IndexRow, move: Advance) -> Claimed:
     )
 
 
+def is_overdue(row: IndexRow, now_ms: int) -> bool:
+    """Whether a time of it has come that a planner of this version is still to plan."""
+    is_ours = row.hand_over == "jobs" and row.trigger_version <= TRIGGER_VERSION
+    return is_ours and row.run_at_ms <= now_ms
+
+
 def index_row(
     schedule: Schedule, after_ms: int, *, runs_left: int | None = None
 ) -> IndexRow | None:

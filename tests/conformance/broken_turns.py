@@ -317,6 +317,10 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             planted("ForgetsAnEarlierRule", (withdrawals, "in_the_way", taken_only)),
             "test_times_of_an_earlier_rule_stay_in_the_ledger",
         ),
+        (
+            planted("ForgetsWhatWasDue", (schedules, "_plan_overdue", nothing)),
+            "test_deletion_covers_the_times_that_had_come",
+        ),
         (RunsNowEachTime, "test_same_request_gives_the_same_run"),
         (
             planted("TakesTheSchedulesTime", (extras, "_is_nobodys", has_no_row)),

@@ -135,7 +135,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     ) -> Schedule | Refused:
         """Remove a schedule, its row and its document; its events stay."""
         with self._transaction() as (tables, now_ms):
-            return schedules.delete(tables, now_ms, key, expected_version, by)
+            return schedules.delete(self._step(tables, now_ms), key, expected_version, by)
 
     async def schedule_events(
         self, schedule_id: ScheduleId, limit: int = 100

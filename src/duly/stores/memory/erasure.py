@@ -58,7 +58,7 @@ def _schedules(tables: Tables, now_ms: int, owner: Owner, limit: int) -> Erased:
     own = [each for each in tables.schedules() if str(each.scope) == owner.scope][:limit]
     for each in own:
         key = ScheduleKey(each.flow, owner.scope, each.name)
-        schedules.delete(tables, now_ms, key, None, "system")
+        schedules.remove(tables, now_ms, key, "system")
     ids = {each.id for each in own}
     tables.events = [event for event in tables.events if event.schedule_id not in ids]
     return Erased(schedules=len(own))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from duly.errors import Conflict
-from duly.occurrences import IndexRow, index_row, policies_text
+from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
 from duly.schedules import (
     Definition,
     Schedule,
@@ -121,10 +121,7 @@ def revise(
         write_pause(tables, now_ms, earlier)
     if timing(definition) != timing(old):
         # Times that have come belong to the old definition, planned or not yet.
-        while (due := _row_with_time(tables, key)) and due.run_at_ms <= now_ms:
-            if due.hand_over != "jobs":
-                break
-            plan_at_once(step, due, look_ahead_ms=0)
+        _plan_overdue(step, key)
         stored = tables.documents[document_key(key)]
         earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
@@ -147,6 +144,11 @@ def revise(
     if is_words:
         return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
     return _planned(step, key, created=False)
+
+
+def _plan_overdue(step: Step, key: ScheduleKey) -> None:
+    while (row := _row_with_time(step.tables, key)) and is_overdue(row, step.now_ms):
+        plan_at_once(step, row, look_ahead_ms=0)
 
 
 def _deeds(definition: Definition) -> Definition:
@@ -238,18 +240,24 @@ def _change_event(earlier: Schedule, definition: Definition, now_ms: int, by: st
 
 
 def delete(
-    tables: Tables, now_ms: int, key: ScheduleKey, expected_version: int | None, by: str
+    step: Step, key: ScheduleKey, expected_version: int | None, by: str
 ) -> Schedule | Refused:
-    """Remove a schedule with its row; its events stay."""
-    stored = tables.documents.get(document_key(key))
+    """Remove a schedule with its row; the ledger has every time that came, and its events stay."""
+    stored = step.tables.documents.get(document_key(key))
     if stored is None:
         return Refused("absent", ABSENT)
     refused = refusal(stored, expected_version)
     if refused is not None:
         return refused
+    step.bodies[stored.document.id] = stored.document.body
+    _plan_overdue(step, key)
+    return remove(step.tables, step.now_ms, key, by)
+
+
+def remove(tables: Tables, now_ms: int, key: ScheduleKey, by: str) -> Schedule:
+    """Delete a schedule that is there, whatever is due of it."""
+    schedule = schedule_of(tables.documents.pop(document_key(key)))
     tables.drop_row(key)
-    del tables.documents[document_key(key)]
-    schedule = schedule_of(stored)
     withdraw(tables, now_ms, schedule.id, by, because="deleted")
     tables.events.append(deleted(schedule, now_ms, by))
     return schedule

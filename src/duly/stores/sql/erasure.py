@@ -20,7 +20,7 @@ from duly.stores.sql import job_moves, rows
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.ledger_upkeep import existing
-from duly.stores.sql.schedules import delete_schedule
+from duly.stores.sql.schedules import remove_schedule
 from duly.upkeep_store import ERASED, MAX_ERASE, Erased, Owner, check_cursor
 
 _SCHEDULES = 100
@@ -60,7 +60,7 @@ def _schedules(db: Db, owner: Owner, _: Place, limit: int) -> Done:
         return Erased(events=events), [] if found else None
     for row in found:
         flow, _, name = row.name.partition("/")
-        delete_schedule(db, ScheduleKey(flow, owner.scope, name))
+        remove_schedule(db, ScheduleKey(flow, owner.scope, name), db.now_ms(), "system")
     _forget(db, ids, MAX_ERASE)  # the facts of these deletions
     return Erased(schedules=len(found), events=events), []
 

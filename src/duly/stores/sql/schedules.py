@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
+from duly.occurrences import is_overdue
 from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
 from duly.store import (
@@ -146,14 +147,24 @@ def _as_they_stand(
 def delete_schedule(
     db: Db, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
 ) -> Schedule | Refused:
-    """Remove row and document, and what has not begun; the events stay."""
+    """Remove row and document, and what has not begun; the ledger and the events stay."""
     now_ms = db.now_ms()
-    stored, numbers = _read(db, [key])
-    found = stored.get(key)
+    found = _read(db, [key])[0].get(key)
     if found is None:
         return Refused("absent", ABSENT)
     if expected_version not in (None, found.schedule.version):
         return Refused("stale", found.schedule.version)
+    while found.row is not None and is_overdue(found.row, now_ms):
+        # Times that have come are planned, so that the ledger has them, and then withdrawn.
+        plan_at_once(db, [found.schedule.id], now_ms, look_ahead_ms=0)
+        found = _read(db, [key])[0][key]
+    return remove_schedule(db, key, now_ms, by)
+
+
+def remove_schedule(db: Db, key: ScheduleKey, now_ms: int, by: str) -> Schedule:
+    """Delete a schedule that is there, whatever is due of it."""
+    stored, numbers = _read(db, [key])
+    found = stored[key]
     withdraw(db, {found.schedule.id: Why("withdrawn: schedule deleted", by)}, extras=True)
     rows.remove(db, list(numbers.values()))
     table = db.tables.resources
@@ -182,9 +193,7 @@ class _Batch:
         """Schedules that change while a time that has come waits for a planner."""
         changing = [key for key, edit in self._after.items() if edit.retimes]
         rows = [row for key in changing if (row := self._stored[key].row) is not None]
-        return [
-            row.schedule_id for row in rows if row.hand_over == "jobs" and row.run_at_ms <= now_ms
-        ]
+        return [row.schedule_id for row in rows if is_overdue(row, now_ms)]
 
     def write(self, db: Db, now_ms: int) -> list[ScheduleKey]:
         """What was planned is withdrawn, then rows, documents and events, then the next plans.

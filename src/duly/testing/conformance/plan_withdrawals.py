@@ -218,6 +218,20 @@ class WithdrawalCases(StoreConformance):
         assert await claimed(store) == []
 
     @case
+    async def test_deletion_covers_the_times_that_had_come(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """No planner came by: what was due is in the ledger all the same, and does not run."""
+        await put(store, a_write())
+        clock.advance(hours=2, minutes=30)
+        await store.delete_schedule(a_key())
+        rows = await ledger(store)
+        times = [START_MS + hour * HOUR_MS for hour in (1, 2)]
+        assert [sum(row.covers(ms) for row in rows) for ms in times] == [1, 1]
+        assert {row.state.value for row in rows} <= {"missed", "withdrawn"}
+        assert await claimed(store) == []
+
+    @case
     async def test_refused_writes_withdraw_nothing(self, store: Store, clock: ManualClock) -> None:
         await planned_ahead(store, clock, a_definition())
         changed = a_definition(input="new")
