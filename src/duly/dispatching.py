@@ -16,13 +16,15 @@ MAX_TRIES = 10
 NOT_FOUND_LIMIT = 3
 """So often in a row may an endpoint not know a schedule before its row is quarantined."""
 
-DispatchEnd = Literal["closed", "again", "failed", "not_found"]
+DispatchEnd = Literal["closed", "again", "failed", "denied", "not_found"]
 """closed: taken (2xx). again: to be posted again if that is allowed, else failed. failed: for good.
+denied: whoever authorises there said no.
 not_found: the endpoint knows no such schedule; failed, and counted on the row."""
 
 CLOSED = "closed by the endpoint"
 GAVE_UP = f"gave up after {MAX_TRIES} posts"
 POST_FAILED = "the post failed"
+DENIED = "denied by the endpoint"
 NOT_FOUND = "the endpoint knows no such schedule"
 SCHEDULE_DELETED = "schedule deleted"
 TICK_DIED = "unknown: the tick that posted it died"
@@ -59,6 +61,8 @@ def decide_answer(end: DispatchEnd, delivery: Delivery, tries: int, reason: str 
             return Fate(_S.SUCCEEDED, CLOSED)
         case "failed":
             return Fate(_S.FAILED, reason or POST_FAILED)
+        case "denied":
+            return Fate(_S.DENIED, reason or DENIED)
         case "not_found":
             return Fate(_S.FAILED, reason or NOT_FOUND)
         case "again":

@@ -4,6 +4,7 @@ import pytest
 
 from duly.dispatching import (
     CLOSED,
+    DENIED,
     GAVE_UP,
     MAX_TRIES,
     NOT_FOUND,
@@ -56,6 +57,8 @@ ANSWERS: list[tuple[DispatchEnd, Delivery, int, str | None, Fate]] = [
     ("again", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
     ("failed", OFTEN, 1, "400", Fate(FAILED, "400")),
     ("failed", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
+    ("denied", OFTEN, 1, "403", Fate(OccurrenceState.DENIED, "403")),
+    ("denied", ONCE, 1, None, Fate(OccurrenceState.DENIED, DENIED)),
     ("not_found", OFTEN, 1, "404", Fate(FAILED, "404")),
     ("not_found", ONCE, 1, None, Fate(FAILED, NOT_FOUND)),
 ]

@@ -21,6 +21,11 @@ from duly.triggers.instants import from_ms
 MAX_ANSWER_BYTES = 16 * 1024
 MAX_RETRY_AFTER_S = 3_600
 _AGAIN = frozenset({409, 425, 429})
+_FINAL: dict[tuple[int, str], DispatchEnd] = {
+    (403, "denied"): "denied",
+    (404, "schedule_not_found"): "not_found",
+}
+"""What Duly's own refusals mean, by status and error; any other is `failed`."""
 
 
 class Post(NamedTuple):
@@ -89,7 +94,7 @@ def _end(reply: Reply) -> tuple[DispatchEnd, str | None]:
     words = f"answered {status}" + (f" {error}" if error else "")
     if status in _AGAIN or status >= 500:
         return "again", words
-    return ("not_found" if status == 404 and error == "schedule_not_found" else "failed"), words
+    return _FINAL.get((status, error), "failed"), words
 
 
 class _Problem(msgspec.Struct):

@@ -14,6 +14,7 @@ from duly.principals import Principal
 from duly.resolved import ScheduleConfig
 from duly.scopes import SYSTEM, dispatch_id
 from duly.store import ScheduleKey, Store
+from duly.triggers import Cron
 
 
 def static_target(flow: Flow, target: DispatchId) -> DispatchId:
@@ -43,13 +44,16 @@ async def list_static(store: Store, flow: Flow) -> dict[str, Any]:
     found = []
     for name, declared in sorted(flow.statics.items()):
         definition = declared.definition
+        trigger = definition.trigger
         stored = await store.get_schedule(ScheduleKey(flow.name, str(SYSTEM), name))
         found.append(
             {
                 "id": dispatch_id(SYSTEM, name),
                 "action": definition.action,
-                "trigger": definition.trigger.to_json(),
-                "timezone": definition.trigger.tz,
+                "cron": trigger.expression if isinstance(trigger, Cron) else None,
+                "trigger": trigger.to_json(),
+                "timezone": trigger.tz,
+                "description": definition.description,
                 "enabled": (definition if stored is None else stored.definition).enabled,
             }
         )

@@ -58,7 +58,7 @@ class TickReport:
                 self.closed += 1
             case "again":
                 self.again += 1
-            case "failed" | "not_found":
+            case "failed" | "denied" | "not_found":
                 self.failed += 1
 
 

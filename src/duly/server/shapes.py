@@ -65,8 +65,10 @@ class StaticSchedule(Shape, frozen=True):
 
     id: str
     action: str
+    cron: str | None
     trigger: dict[str, Any]
     timezone: str
+    description: str
     enabled: bool
 
 

@@ -68,8 +68,10 @@ def test_the_list_has_static_ones_and_never_other_peoples(serve: Serve) -> None:
         {
             "id": "system/nightly",
             "action": "nightly",
+            "cron": "0 2 * * *",
             "trigger": cron("0 2 * * *", tz="Europe/Berlin").to_json(),
             "timezone": "Europe/Berlin",
+            "description": "",
             "enabled": True,
         }
     ]

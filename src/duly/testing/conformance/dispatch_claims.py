@@ -250,6 +250,14 @@ class DispatchClaimCases(StoreConformance):
         assert await claimed(store) == [("a", 1), ("b", 1)]
 
     @case
+    async def test_denial_is_its_own_end(self, store: Store, clock: ManualClock) -> None:
+        first = await claim_one(store, clock)
+        assert await answer(store, first, "denied", reason="answered 403 denied") == 1
+        (row,) = await store.list_occurrences(first.schedule_id)
+        assert (row.state.value, row.reason) == ("denied", "answered 403 denied")
+        assert await claim(store) == []
+
+    @case
     async def test_ids_of_ticks_are_their_own(self, store: Store, clock: ManualClock) -> None:
         await claim_one(store, clock, claim_id="same")
         await store.upsert(a_row("b"))
