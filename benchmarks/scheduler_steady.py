@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -152,15 +153,15 @@ def _lateness(
     lines = (line.split() for line in journal.read_text().splitlines())
     began = {job_id: float(at_ms) for job_id, at_ms in lines}
     jobs = desk.run(
-        "SELECT id, run_at_ms, scope FROM duly_jobs WHERE action = :action "
+        "SELECT id, run_at_ms, scope, state FROM duly_jobs WHERE action = :action "
         "AND run_at_ms >= :from_ms AND run_at_ms < :until_ms",
         action=f"{FLOW}.note",
         from_ms=window[0],
         until_ms=window[1],
     )
-    lost = [job.id for job in jobs if job.id not in began]
+    lost = Counter(job.state for job in jobs if job.id not in began)
     if lost or not jobs:
-        raise Lost(f"{len(lost)} of {len(jobs)} jobs did not begin")
+        raise Lost(f"{lost.total()} of {len(jobs)} jobs did not begin: {dict(lost)}")
     late = [began[job.id] - job.run_at_ms for job in jobs]
     new = [began[job.id] - job.run_at_ms for job in jobs if job.scope != "system"]
     return Lateness(

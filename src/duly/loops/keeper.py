@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _ROUNDS = 50
 """Full batches a step takes before the next step has its turn."""
+_ZONE_STEPS = 10
+"""New zone rules move much at once: nobody shall wait for it, rescues least of all."""
 
 
 class KeeperStore(JobStore, UpkeepStore, Protocol):
@@ -70,7 +72,7 @@ class Keeper:
         self._next_prune = 0.0
         period_s = self._options.upkeep_period_s
         self._ledger = Walk(self._prune_ledger, period_s, _ROUNDS)
-        self._zones = Walk(self._recompute_zones, period_s, _ROUNDS)
+        self._zones = Walk(self._recompute_zones, period_s, _ZONE_STEPS)
 
     def stop(self) -> None:
         """End after the current step."""

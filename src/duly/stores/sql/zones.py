@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlalchemy import select
+
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.stores.checks import check_limit
 from duly.stores.sql import events
@@ -26,6 +28,8 @@ _ROWS = (
     "ORDER BY o.nominal_ms DESC LIMIT 1) FROM {p}schedule_rules r "
     "JOIN {p}schedule_index i ON i.row_id = r.row_id WHERE r.zone <> 'UTC' "
     "AND i.run_at_ms > :now_ms AND i.trigger_version <= :newest "
+    # Both sides are asked for the page, so that neither is read whole to be joined.
+    "AND r.row_id > :after AND r.row_id <= :last AND i.row_id > :after AND i.row_id <= :last"
 )
 _Row = tuple[int, int | None, Zoned]
 
@@ -48,9 +52,7 @@ def recompute_zones(db: Db, rules: str | None, limit: int, cursor: str | None) -
     )
     page = list(numbers.scalars())
     last = page[-1] if page else after
-    # Both sides are asked for the page, so that neither is read whole to be joined.
-    within = " AND ".join(f"{each}.row_id > :after AND {each}.row_id <= :last" for each in "ri")
-    found = _rows(db, now_ms, f"AND {within}", after=after, last=last)
+    found = _page(db, now_ms, after, last)
     wrong = [row for row in found if right_time(row[2], now_ms) != row[2].nominal_ms]
     # A row without a schedule is its application's own to move.
     standing = existing(db, {row[2].schedule_id for row in wrong})
@@ -62,26 +64,30 @@ def recompute_zones(db: Db, rules: str | None, limit: int, cursor: str | None) -
     return Recomputed(len(found), len(moves), tuple(moves[:MAX_EXAMPLES]), following)
 
 
-def _rows(db: Db, now_ms: int, which: str, **values: int) -> list[_Row]:
-    found = db.run(_ROWS + which, now_ms=now_ms, newest=TRIGGER_VERSION, **values)
+def _page(db: Db, now_ms: int, after: int, last: int) -> list[_Row]:
+    found = db.run(_ROWS, now_ms=now_ms, newest=TRIGGER_VERSION, after=after, last=last)
     return [(row[0], row[1], Zoned._make(row[2:])) for row in tuples(found)]
 
 
 def _move(db: Db, numbers: Sequence[int], now_ms: int) -> list[ZoneMove]:
-    """Move rows that still stand where they stood."""
-    moved: list[tuple[_Row, int | None]] = []
-    for number in numbers:
-        db.run("SELECT row_id FROM {p}schedule_index WHERE row_id = :id {lock}", id=number)
-        for row in _rows(db, now_ms, "AND r.row_id = :number", number=number):
-            right_ms = right_time(row[2], now_ms)
-            if right_ms != row[2].nominal_ms:
-                moved.append((row, right_ms))
+    """Move rows that still stand where they stood, once they are locked in their order."""
+    if not numbers:
+        return []
+    index = db.tables.schedule_index
+    ours = db.dialect.among(index.c.row_id, list(numbers))
+    db.connection.execute(
+        select(index.c.row_id).where(ours).order_by(index.c.row_id).with_for_update()
+    )
+    found = _page(db, now_ms, min(numbers) - 1, max(numbers))
+    locked = set(numbers)
+    times = [(row, right_time(row[2], now_ms)) for row in found if row[0] in locked]
+    moved = [(row, right_ms) for row, right_ms in times if right_ms != row[2].nominal_ms]
     if not moved:
         return []
     offsets = [row[2].run_at_ms - row[2].nominal_ms for row, _ in moved]
-    times = [right_ms for _, right_ms in moved]
-    running = [None if ms is None else ms + by for ms, by in zip(times, offsets, strict=True)]
-    moves = Moves(times, running, [row[1] for row, _ in moved], [0] * len(moved), {})
+    right = [right_ms for _, right_ms in moved]
+    running = [None if ms is None else ms + by for ms, by in zip(right, offsets, strict=True)]
+    moves = Moves(right, running, [row[1] for row, _ in moved], [0] * len(moved), {})
     answers = [
         ZoneMove(row[2].schedule_id, row[2].zone, row[2].nominal_ms, ms) for row, ms in moved
     ]
