@@ -6,9 +6,11 @@ says where it was cut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
 from duly.schedules import ScheduleId
 
@@ -53,6 +55,9 @@ class LedgerStore(Protocol):
 
     async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
         """The ledger row that covers a nominal time: its own, or a run of times around it."""
+
+    async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
+        """The occurrences that jobs were made for; those that no schedule made have none."""
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int

@@ -205,6 +205,7 @@ VERBS: dict[str, tuple[Verb, int]] = {
         100,
     ),
     "lateness": (lambda store: store.recent_lateness(PAGE), 2 * PAGE),
+    "of jobs": (lambda store: store.occurrences_of_jobs([JobId(f"job_{STORED:09}")]), 1),
     "rows by id": (lambda store: store.find_rows([ScheduleId("sch_00000001")]), 1),
 }
 

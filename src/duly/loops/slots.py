@@ -18,7 +18,7 @@ import msgspec
 from duly.errors import DulyError
 from duly.flows import Action
 from duly.jobs import MAX_ERROR_CHARACTERS, MAX_RESULT_BYTES, LeasedJob
-from duly.loops.admission import denied, occurrence_of
+from duly.loops.admission import Admission
 from duly.loops.job_context import Bench, Interruption, JobContext
 from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.redaction import scrub, secret_values
@@ -33,8 +33,9 @@ class Abort(DulyError):
 class Slot:
     """A place where one handler runs."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, admission: Admission | None = None) -> None:
         self.bench = bench
+        self._admission = admission
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[object] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -96,13 +97,12 @@ class Slot:
 
     async def _admit(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
         """Ask whether a schedule's job may run; if so, find what its handler may want to know."""
-        calls = self.bench.calls
-        if job.schedule_id is None or calls is None:
+        admission = self._admission
+        if job.schedule_id is None or admission is None:
             return None
-        refused = await self._await(denied(self.bench, calls, job), context)
+        refused = await self._await(admission.denied(job), context)
         if refused is None and action.takes_context and context.interruption is None:
-            found = occurrence_of(calls.reach.store, job)
-            context.schedule = await self._await(found, context)
+            context.schedule = await self._await(admission.occurrence(job), context)
         return refused
 
     async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:

@@ -23,6 +23,7 @@ from duly.flows import Action
 from duly.ids import new_id
 from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
+from duly.loops.admission import Admission
 from duly.loops.buffer import Buffer
 from duly.loops.caution import Caution
 from duly.loops.consequences import Consequences
@@ -125,7 +126,8 @@ class Worker:
             calls,
             None if self._consequences is None else self._consequences.ask_interval,
         )
-        self._slots = [Slot(bench) for _ in range(self.options.slots)]
+        admission = None if calls is None else Admission(calls, self._threads)
+        self._slots = [Slot(bench, admission) for _ in range(self.options.slots)]
         self._wake = Signal()
         self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
         self._caution = Caution(self.options.slots)

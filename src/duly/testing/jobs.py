@@ -12,6 +12,7 @@ from duly.clock import SystemClock
 from duly.ids import new_id
 from duly.job_store import ClaimRequest
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
+from duly.loops.admission import Admission
 from duly.loops.consequences import Consequences
 from duly.loops.job_context import Bench
 from duly.loops.slots import Slot
@@ -50,9 +51,9 @@ async def drain(
         notes: dict[LeasedJob, str] = {}
         calls = app.calls
         after = Consequences(calls)
-        slot = Slot(
-            Bench(app.actions, SystemClock(), threads, notes.__setitem__, calls, after.ask_interval)
-        )
+        noting = notes.__setitem__
+        bench = Bench(app.actions, SystemClock(), threads, noting, calls, after.ask_interval)
+        slot = Slot(bench, Admission(calls, threads))
         while len(ends) < most:
             claims = await app.store.claim_jobs(request)
             if not claims.jobs:

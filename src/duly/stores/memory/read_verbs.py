@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from duly.job_store import Lock
+from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
 from duly.ledger_store import Lateness, LedgerSummary
 from duly.occurrences import IndexRow
@@ -60,6 +61,13 @@ class ReadVerbs(JobVerbs):
         """The ledger row that covers a nominal time."""
         with self._transaction() as (tables, _):
             return ledger_reads.covering(tables, schedule_id, nominal_ms)
+
+    async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
+        """The occurrences that jobs were made for."""
+        with self._transaction() as (tables, _):
+            rows = (entry.occurrence for entry in tables.ledger.values())
+            wanted = set(job_ids)
+            return {row.job_id: row for row in rows if row.job_id in wanted and row.job_id}
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int

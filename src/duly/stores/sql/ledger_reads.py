@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
 from duly.ledger_store import (
     MAX_LATENESS,
@@ -14,6 +16,7 @@ from duly.ledger_store import (
 )
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit, check_window
+from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.ledger import occurrence_of
 
@@ -33,6 +36,15 @@ def occurrence_at(db: Db, schedule_id: ScheduleId, nominal_ms: int) -> Occurrenc
             **asked,
         ).first()
     return None if row is None else occurrence_of(row)
+
+
+def occurrences_of_jobs(db: Db, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
+    """The rows that name these jobs."""
+    found: dict[JobId, Occurrence] = {}
+    for chunk in chunks(job_ids):
+        rows = db.run("SELECT * FROM {p}occurrences WHERE job_id IN :ids", ids=list(chunk))
+        found |= {JobId(row.job_id): occurrence_of(row) for row in rows}
+    return found
 
 
 def ledger_summary(db: Db, schedule_id: ScheduleId, from_ms: int, to_ms: int) -> LedgerSummary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from duly.job_store import Lock
+from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
 from duly.ledger_store import Lateness, LedgerSummary
 from duly.occurrences import IndexRow
@@ -55,6 +56,10 @@ class ReadVerbs(JobVerbs):
     async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
         """The ledger row that covers a nominal time."""
         return await self._run(ledger_reads.occurrence_at, schedule_id, nominal_ms)
+
+    async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
+        """The occurrences that jobs were made for."""
+        return await self._run(ledger_reads.occurrences_of_jobs, job_ids)
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int

@@ -6,7 +6,7 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
+from duly.jobs import JobId, WorkerId
 from duly.ledger import OccurrenceState
 from duly.ledger_store import MAX_LATENESS, Lateness, LedgerCount, LedgerSummary
 from duly.outcomes import Failed, Succeeded, decide
@@ -78,6 +78,16 @@ class LedgerReadCases(StoreConformance):
         assert await store.occurrence_at(ID, hour(10) - 1) is None
         assert await store.occurrence_at(ID, hour(10) + 1) is None
         assert await store.occurrence_at(ScheduleId("nobody"), hour(5)) is None
+
+    @case
+    async def test_jobs_know_their_occurrences(self, store: Store, clock: ManualClock) -> None:
+        await an_outage(store, clock)
+        _, tenth, eleventh = await ledger(store)
+        made = [each.job_id for each in (tenth, eleventh) if each.job_id is not None]
+        found = await store.occurrences_of_jobs([*made, JobId("job_nobodys")])
+        assert found == dict(zip(made, (tenth, eleventh), strict=True))
+        assert await store.occurrences_of_jobs(made[:1]) == {made[0]: tenth}
+        assert await store.occurrences_of_jobs([]) == {}
 
     @case
     async def test_pages_of_some_states(self, store: Store, clock: ManualClock) -> None:
