@@ -52,8 +52,8 @@ def soaks(*, quick: bool) -> list[tuple[str, Soak]]:
     return [
         ("postgresql", Soak("catch up", count, 6, seconds, patient, crew, all_run=True)),
         ("postgresql", Soak("defaults", count, 6, seconds, (Policies(),), crew)),
-        ("sqlite", Soak("catch up", count // 5, 6, seconds, patient, small, all_run=True)),
-        ("sqlite", Soak("defaults", count // 5, 6, seconds, (Policies(),), small)),
+        ("sqlite", Soak("catch up", count, 6, seconds, patient, small, all_run=True)),
+        ("sqlite", Soak("defaults", count, 6, seconds, (Policies(),), small)),
         (
             "postgresql",
             Soak(
