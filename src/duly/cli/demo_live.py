@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import tempfile
 from collections import Counter
@@ -122,19 +123,27 @@ def _picture(sight: Sight) -> Group:
 
 def _table(jobs: list[JobView]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("job", "for", "state", "tries", "what it said"):
-        table.add_column(title, no_wrap=True)
+    widths = {"job": 15, "for": 10, "state": 10, "tries": 5, "what it said": 9}
+    for title, width in widths.items():
+        table.add_column(title, no_wrap=True, min_width=width)
     for job in jobs:
-        said = job.error or ("" if job.progress is None else str(job.progress))
         state = job.state.value
         table.add_row(
             job.action,
             job.scope,
             Text(state, _COLOURS.get(state, "")),
             str(job.attempts),
-            Text(said[:60], "dim"),
+            Text(_said(job)[:60], "dim"),
         )
     return table
+
+
+def _said(job: JobView) -> str:
+    """Its error, else how far it is."""
+    if job.error or job.progress is None:
+        return job.error or ""
+    noted = json.loads(job.progress)
+    return f"{noted['percent']:.0f} % {noted['message']}"
 
 
 async def _report(console: Console, sight: Sight, server: Serving) -> None:
