@@ -40,6 +40,8 @@ class Dialect(Hashable, Protocol):
     """At the end of a SELECT: hold the rows until the transaction ends."""
     skip_locked: str
     """The same, leaving out rows that others hold."""
+    has_one_writer: bool
+    """Whether transactions run one after another, so that it is no use to begin several."""
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine whose transactions take the locks the verbs rely on."""

@@ -52,6 +52,7 @@ class PostgresqlDialect:
     passes_messages = True
     lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
+    has_one_writer = False
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
     take_jobs = staticmethod(postgresql_jobs.take_jobs)

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -42,6 +43,8 @@ CHECKPOINT_BYTES = 32 * 1024 * 1024
 """The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
 CACHE_KIB = 16_384
 """Pages kept by a connection: a claim of a thousand rows touches a thousand of them."""
+LOOK_MS = 20
+"""How long SQLite waits for the write lock before it is asked anew."""
 _FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
 
 
@@ -58,6 +61,7 @@ class SqliteDialect:
     passes_messages = False
     lock = ""
     skip_locked = ""
+    has_one_writer = True
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
     take_jobs = staticmethod(sqlite_jobs.take_jobs)
@@ -79,7 +83,7 @@ class SqliteDialect:
             },
         )
         event.listen(engine, "connect", _settings(options))
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", _begin(options.busy_timeout_ms / 1000))
         return engine
 
     def faults(self) -> list[str]:
@@ -184,11 +188,30 @@ def _settings(options: SqlOptions) -> Any:
             f"synchronous={options.synchronous}",
             "foreign_keys=ON",
             f"cache_size=-{CACHE_KIB}",
+            f"busy_timeout={LOOK_MS}",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
     return on_connect
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _begin(patience_s: float) -> Any:
+    def begin(connection: Connection) -> None:
+        """Take the write lock, or wait for another process that has it.
+
+        SQLite looks again after up to 100 ms, and so misses its turn time and again where others
+        hurry. Many short waits look every few milliseconds.
+        """
+        driver: Any = connection.connection.dbapi_connection
+        ends_at = monotonic() + patience_s
+        while monotonic() < ends_at:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    break
+            else:
+                return
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return begin

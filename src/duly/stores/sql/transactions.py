@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -53,6 +54,10 @@ class Transactions:
         self._clock = clock
         self._engine = dialect.engine(url, self._options)
         self._tables = dialect.tables(self._options.namespace)
+        # Of one process' writers only one asks for the only lock: the others wait without polling.
+        self._turn: AbstractContextManager[object] = (
+            Lock() if dialect.has_one_writer else nullcontext()
+        )
         self._threads = ThreadPoolExecutor(self._options.connections, "duly-store")
         self._listening = Lock()
         self._wakes: list[Wake] = []
@@ -108,7 +113,7 @@ class Transactions:
     ) -> T:
         for attempt in range(RACES):
             try:
-                with self._engine.begin() as connection:
+                with self._turn, self._engine.begin() as connection:
                     result = verb(self._db(connection), *args, **kwargs)
             except DBAPIError as error:
                 if attempt + 1 < RACES and self._dialect.is_race(error):
