@@ -12,6 +12,14 @@ Maker = Callable[[], str]
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 PAGES: Mapping[str, Mapping[str, Maker]] = {
+    "README.md": {"peers": figures.peers, "growth": figures.growth},
+    "docs/operating/sizing.md": {
+        "claims": figures.claims,
+        "growth": figures.growth,
+        "jobs": figures.jobs,
+        "posts": figures.posts,
+        "machine": figures.machine,
+    },
     "docs/reference/cli.md": {"commands": commands.every_command},
     "docs/reference/errors.md": {
         "tree": errors.tree,
