@@ -12,6 +12,7 @@ from pygments.formatters import HtmlFormatter
 from tools.site.links import linked_files, relinked, repository_path, site_uri
 
 ROOT = Path(__file__).parents[2]
+ICON = ROOT / "src/duly/server/static/icon.svg"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -19,6 +20,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(linked_files(ROOT)):
         files.append(File.generated(config, site_uri(path), abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "code.css", content=_colours()))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ICON)))
     return files
 
 
