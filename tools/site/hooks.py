@@ -32,7 +32,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _colours() -> str:
-    """For light screens, and for dark ones."""
-    light = HtmlFormatter(style="default").get_style_defs(".codehilite")
+    """For light screens, and for dark ones: styles whose faintest tone can still be read."""
+    light = HtmlFormatter(style="xcode").get_style_defs(".codehilite")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".codehilite")
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
