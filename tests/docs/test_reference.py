@@ -97,6 +97,11 @@ def test_every_operation_is_on_the_page() -> None:
     assert set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", page("http.md"), re.M)) >= called
 
 
+def test_every_table_is_explained() -> None:
+    explained = re.findall(r"^\| `(duly_\w+)` \|", page("schema.md"), re.M)
+    assert explained == re.findall(r"^### (duly_\w+)$", page("schema.md"), re.M)
+
+
 def test_every_index_is_on_the_page() -> None:
     named = {
         name
