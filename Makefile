@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
+.PHONY: help setup demo test docs screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -59,13 +59,18 @@ test-tools:
 	  || echo "test: they could not be installed; see $(VENV)/.tools"; \
 	fi
 
+docs: setup ## Write what is generated, and the documents as a site to build/site; a warning is an error
+	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: open build/site/index.html"
+
 screenshots: setup test-tools ## Take the pictures of the documents anew, with the browser tests
 	@DULY_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/browser/test_dashboard.py $(ARGS)
 
 check: setup ## Format, lint, types, import layers, tidy: what a merge must pass
 	@echo "check: format"; $(BIN)/ruff format --quiet --check . || { echo "check: run make format"; exit 1; }
 	@echo "check: lint"; $(BIN)/ruff check --quiet .
-	@echo "check: types"; $(BIN)/mypy --no-error-summary $(wildcard src tests benchmarks examples)
+	@echo "check: types"; $(BIN)/mypy --no-error-summary $(wildcard src tests tools benchmarks examples)
 	@echo "check: layers"; $(BIN)/lint-imports --no-logo >$(VENV)/.layers 2>&1 || { cat $(VENV)/.layers; exit 1; }
 	@echo "check: tidy"; $(BIN)/python -m pytest -q --no-header tests/test_tidy.py
 

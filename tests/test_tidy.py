@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 # The one file that must spell out what it forbids.
 SAMPLES = PurePosixPath("tests/test_tidy.py")
 PRODUCT = "src"
-PYTHON = ("src", "tests", "benchmarks", "examples")
+PYTHON = ("src", "tests", "tools", "benchmarks", "examples")
 
 FileCheck = Callable[[File], Iterator[Complaint]]
 

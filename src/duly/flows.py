@@ -36,9 +36,13 @@ class ActionOptions:
     """How an action's jobs are run, unless the caller says otherwise."""
 
     queue: str = DEFAULT_QUEUE
+    """Where its jobs wait."""
     retry: RetryPolicy = DEFAULT_RETRY
+    """How often and how soon a failed attempt is tried again."""
     timeout_ms: int = 300_000
+    """How long one attempt may take."""
     delivery: Delivery = "at_least_once"
+    """Or `at_most_once`: a job that may have begun is never run again."""
     redact: frozenset[str] = frozenset()
     """Names of the input that no operator may see."""
 

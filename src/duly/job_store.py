@@ -104,9 +104,13 @@ class Retention:
     """How long ended jobs are kept."""
 
     succeeded_ms: int = DAY_MS
+    """Since a job succeeded."""
     cancelled_ms: int = 7 * DAY_MS
+    """Since it was cancelled."""
     dead_ms: int = 30 * DAY_MS
+    """Since it was given up: long, so that somebody may retry it."""
     deleted_ms: int = DAY_MS
+    """Since an operator deleted it."""
 
 
 @dataclass(frozen=True, slots=True)

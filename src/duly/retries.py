@@ -17,10 +17,15 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """How often and how soon a failed attempt is tried again."""
 
     attempts: int = 5
+    """How often a job is tried, the first time included."""
     backoff: Backoff = "exponential"
+    """`none`, `fixed`, or `exponential`: doubled after each attempt."""
     first_delay_ms: int = 1_000
+    """After the first attempt."""
     longest_delay_ms: int = 600_000
+    """The most that doubling comes to."""
     jitter: bool = True
+    """Wait by chance for half of the delay to all of it, so that failures do not come in step."""
 
     def __post_init__(self) -> None:
         if self.backoff not in get_args(Backoff):

@@ -189,8 +189,11 @@ class Limits:
     """What an owner may ask for; the system may ask for anything but a large input."""
 
     schedules: int = 1_000
+    """Of one owner in one flow."""
     shortest_interval_ms: int = 60_000
+    """Between two times of a trigger."""
     input_bytes: int = 262_144
+    """Of a schedule's input as JSON."""
 
 
 DEFAULT_LIMITS = Limits()

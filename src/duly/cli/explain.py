@@ -23,7 +23,14 @@ STAND_IN_KEY = "preview"
 @click.option("--gap", help="Lost times: next_valid, shift or skip.  [default: next_valid]")
 @click.option("--fold", help="Doubled times: first, second or both.  [default: first]")
 @click.option("--seconds", is_flag=True, help="Six fields, seconds first.")
-@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(0, 10_000))
+@click.option(
+    "-n",
+    "count",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 10_000),
+    help="How many times to show.",
+)
 @click.option("--after", metavar="TIME", help="ISO-8601 with an offset.  [default: now]")
 @click.option("--key", help="Schedule key that decides H and spread.  [default: a stand-in]")
 @explain_failures

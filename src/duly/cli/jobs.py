@@ -53,7 +53,9 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@click.option("--state", type=click.Choice([state.value for state in JobState]))
+@click.option(
+    "--state", type=click.Choice([state.value for state in JobState]), help="In this state."
+)
 @click.option("--queue", help="Of this queue.")
 @click.option("--workspace", help="Of this workspace.")
 @click.option("--action", help="Of this action, as in crm.send.")

@@ -92,7 +92,14 @@ def list_(
 
 @schedules.command("show")
 @click.argument("schedule")
-@click.option("-n", "times", default=5, show_default=True, type=click.IntRange(0, 100))
+@click.option(
+    "-n",
+    "times",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 100),
+    help="How many next times to show.",
+)
 @limit_option
 @on_database
 def show(target: Target, schedule: str, times: int, limit: int) -> None:
@@ -172,7 +179,14 @@ def _print_coverage(detail: ScheduleDetail) -> None:
 
 @schedules.command("preview")
 @click.argument("schedule")
-@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(0, 10_000))
+@click.option(
+    "-n",
+    "count",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 10_000),
+    help="How many next times to show.",
+)
 @on_database
 def preview(target: Target, schedule: str, count: int) -> None:
     """Say when a schedule fires next, paused or not.

@@ -25,8 +25,11 @@ class BodyLimits:
     """Bytes of a request's body; larger ones are answered 413 before they are read."""
 
     dispatch: int = 16 * 1024
+    """Of a dispatch, and of a tick."""
     webhook: int = 1024 * 1024
+    """Of a delivery."""
     api: int = 512 * 1024
+    """Of a call of an end user."""
 
     def __post_init__(self) -> None:
         for name in ("dispatch", "webhook", "api"):
@@ -47,12 +50,15 @@ class HttpOptions:
     strict: bool = False
     """Whether a dispatch must name an occurrence that the schedule has about now."""
     strict_within_s: float = 3_600
+    """Strict mode: how far from now that occurrence may lie."""
     user_hand_over: HandOver = "jobs"
     """Of schedules that end users make."""
     user_actions: Sequence[str] | None = None
     """What end users may schedule, as `flow.action`; None: every action of a flow."""
     limits: BodyLimits = field(default_factory=BodyLimits)
+    """Bytes of a body; more is answered 413 before it is read."""
     tick: TickOptions = field(default_factory=TickOptions)
+    """How due schedules of hand-over `http` are posted."""
 
 
 def gateways_of(options: HttpOptions) -> Sequence[Gateway]:

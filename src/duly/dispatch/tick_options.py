@@ -20,7 +20,9 @@ class TickOptions:
     base_url: str | None = None
     """Where the application answers; None: DULY_BASE_URL."""
     max_per_tick: int = 100
+    """Posts of one tick."""
     concurrency: int = 10
+    """Posts at once; a tick claims no more than it can post."""
     timeout_s: float = 25.0
     """For one post, from connecting to the last byte of the answer."""
     lease_s: float = 60.0
@@ -28,7 +30,9 @@ class TickOptions:
     first_delay_s: float = 10.0
     """Before a post is repeated; doubled each time, with jitter."""
     longest_delay_s: float = 600.0
+    """The most that doubling comes to."""
     on_dispatch: OnDispatch | None = None
+    """Called with the row and the status, 0 where there was none; what it raises is logged."""
 
     def __post_init__(self) -> None:
         for name, most in (("max_per_tick", 1_000_000), ("concurrency", MAX_DISPATCHES)):

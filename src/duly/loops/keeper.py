@@ -38,12 +38,17 @@ class KeeperOptions:
     """How a keeper keeps."""
 
     period_s: float = 10.0
+    """Between two rounds: rescue expired leases, promote due jobs, remove silent workers."""
     prune_period_s: float = 60.0
+    """Between two removals of ended jobs."""
     silent_worker_s: float = 60.0
+    """When a worker that says nothing counts as gone."""
     retention: Retention = field(default_factory=Retention)
+    """How long ended jobs stay."""
     upkeep_period_s: float = 86_400.0
     """Between two walks through the ledger, and two looks at the zone rules."""
     ledger: LedgerRetention = field(default_factory=LedgerRetention)
+    """How long occurrences and facts about schedules stay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class WorkerOptions:
     """How a worker works."""
 
     queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    """Served in turn; priority orders inside a queue."""
     slots: int = 16
     """Handlers that run at once."""
     buffer: int = 2_000
@@ -59,10 +60,13 @@ class WorkerOptions:
     ahead_s: float = 0.5
     """How much work, at its own pace, a worker claims ahead: little, so that others get some."""
     lease_s: float = 30.0
+    """How long a job is the worker's without renewal; renewed at a third of it."""
     fair: bool = False
     """Serve the least recently served (queue, workspace) pair first."""
     token_batch: int = 10
+    """Fair workers: jobs taken under one token."""
     token_lease_s: float = 10.0
+    """Fair workers: how long a token is the worker's without renewal."""
     poll_s: float = 5.0
     """How long an idle worker waits for a notice before it looks by itself."""
     quick_poll_s: float = 0.5
@@ -70,6 +74,7 @@ class WorkerOptions:
     careful_s: float = 0.5
     """How often a busy worker keeps a slot free for a job that may not wait in a buffer."""
     heartbeat_s: float = 10.0
+    """How often a worker says that it lives."""
     progress_s: float = 1.0
     """How often progress is stored while nothing else is."""
     drain_s: float = 30.0

@@ -37,10 +37,12 @@ class AuthOptions:
     """How operators are let in."""
 
     operators: Sequence[Operator] = ()
+    """Who may sign in."""
     secret: bytes = field(default_factory=lambda: token_bytes(32), repr=False)
     """Signs sessions; processes behind one address share it. By default sessions end with the
     process."""
     session_s: int = SESSION_S
+    """How long a sign-in holds."""
     metrics_token: str = field(default="", repr=False)
     """Lets a scraper read the metrics; empty: operators only."""
     development_host: str = ""

@@ -1,0 +1,94 @@
+"""Errors: the classes that Duly raises, and the words of its HTTP answers.
+
+The words are looked for in the source: every answer is made by a call that names status and word.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module, resources
+from pathlib import Path
+
+from duly import errors
+from duly.cli.failures import exit_code
+from duly.errors import DulyError
+from tools.reference import markdown
+from tools.reference.markdown import code, table
+
+_MAKERS = {"problem", "refusal"}
+_FOLDERS = ("server", "dispatch")
+# What is raised outside errors.py must have been imported to be found.
+_RAISERS = ("duly.loops",)
+
+
+def tree() -> str:
+    """The tree, as its module draws it."""
+    drawing = (errors.__doc__ or "").partition("\n\n")[2]
+    return f"```text\n{drawing.strip()}\n```"
+
+
+def classes() -> str:
+    """Every class, its public home, and what a command ends with when it is raised."""
+    rows = [
+        (code(kind.__name__), code(_home(kind)), str(_exit_of(kind)), (kind.__doc__ or "").strip())
+        for kind in every_class()
+    ]
+    return table(("error", "import from", "exit code", "raised when"), rows)
+
+
+def words() -> str:
+    """Every word of an HTTP answer, with its statuses."""
+    found: dict[str, set[int]] = {}
+    for status, word in every_word():
+        found.setdefault(word, set()).add(status)
+    rows = [(code(word), markdown.words(sorted(found[word]))) for word in sorted(found)]
+    return table(("`error`", "status"), rows)
+
+
+def every_class() -> list[type[DulyError]]:
+    """The root and all below it, in the order of the tree."""
+    for module in _RAISERS:
+        import_module(module)
+
+    def below(kind: type[DulyError]) -> Iterator[type[DulyError]]:
+        yield kind
+        for each in kind.__subclasses__():
+            if each.__module__.startswith("duly."):
+                yield from below(each)
+
+    return list(below(DulyError))
+
+
+def every_word() -> Iterator[tuple[int, str]]:
+    """(status, word) of every call that makes an answer with an error."""
+    for folder in _FOLDERS:
+        for file in sorted(Path(str(resources.files("duly") / folder)).glob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Call):
+                    yield from _of_call(node)
+
+
+def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    match call.args:
+        case [ast.Constant(value=int(status)), ast.Constant(value=str(word)), *_]:
+            if name in _MAKERS:
+                yield status, word
+        case [ast.Constant(value=int(status)), ast.Dict(keys=keys, values=values), *_]:
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "error":
+                    assert isinstance(value, ast.Constant)
+                    yield status, str(value.value)
+        case _:
+            pass
+
+
+def _home(kind: type[DulyError]) -> str:
+    root = import_module("duly")
+    return "duly" if kind.__name__ in root.__all__ else kind.__module__
+
+
+def _exit_of(kind: type[DulyError]) -> int:
+    """By its family: the tree decides, not how one is made."""
+    return exit_code(kind.__new__(kind))

@@ -1,0 +1,82 @@
+"""The tables: columns and indexes, read from a database that the migrations have made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+
+from sqlalchemy import Table, create_engine, text
+
+from duly.stores.sql import migrate
+from duly.stores.sql.opening import dialect_of
+from duly.stores.sql.schema import Tables, make_tables
+from tools.reference.markdown import code, table, words
+
+_URL = "sqlite://"
+_KINDS = {"BIGINT": "whole, 64 bits", "INTEGER": "whole", "TEXT": "text"}
+
+
+def migrations() -> str:
+    """The numbered steps, and the release that can still work on each."""
+    rows = [
+        (f"{step.number:04}", step.name, _readable_from(step.number))
+        for step in migrate.migrations("postgresql")
+    ]
+    return table(("number", "name", "readable by releases from"), rows)
+
+
+def every_table() -> str:
+    """A section for each table."""
+    tables, statements = make_tables(), _indexes()
+    parts = []
+    for field in fields(Tables):
+        found: Table = getattr(tables, field.name)
+        lines = [f"- {code(name)}: {said}" for name, said in statements.get(found.name, ())]
+        listed = "\n".join(["", "Indexes:", "", *lines]) if lines else ""
+        parts.append(f"### {found.name}\n\n{_columns(found)}\n{listed}".rstrip())
+    return "\n\n".join(parts)
+
+
+def _readable_from(number: int) -> str:
+    """Asked of the statement that records a step, which is where databases have it from."""
+    said = migrate.record_statement(dialect_of(_URL), make_tables(), number)
+    found = re.search(rf"\({number}, (\d+),", said)
+    assert found is not None, said
+    return found[1]
+
+
+def _columns(found: Table) -> str:
+    keys = [column.name for column in found.primary_key.columns]
+    rows = [
+        (code(column.name), _KINDS[str(column.type)], "yes" if column.nullable else "")
+        for column in found.columns
+    ]
+    return f"Key: {words(keys)}.\n\n" + table(("column", "type", "may be empty"), rows)
+
+
+def _indexes() -> dict[str, list[tuple[str, str]]]:
+    """By table: names of indexes, and what each is on, as SQLite keeps it."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, on, sql in _made():
+        unique = "unique, " if sql.startswith("CREATE UNIQUE") else ""
+        columns = " ".join(sql.partition(f" {on} ")[2].split())
+        found.setdefault(on, []).append((name, f"{unique}{code(columns)}"))
+    return found
+
+
+def _made() -> Iterator[tuple[str, str, str]]:
+    dialect = dialect_of(_URL)
+    engine = create_engine(_URL)
+    with engine.begin() as connection:
+        for step in migrate.migrations("sqlite"):
+            for statement in step.statements(dialect, make_tables()):
+                connection.exec_driver_sql(statement)
+        rows = connection.execute(
+            text(
+                "SELECT name, tbl_name, sql FROM sqlite_schema"
+                " WHERE type = 'index' AND sql IS NOT NULL ORDER BY tbl_name, name"
+            )
+        )
+        yield from ((name, on, sql) for name, on, sql in rows)
+    engine.dispose()

@@ -1,0 +1,80 @@
+"""Links of documents, as they are in the site. Pure.
+
+Documents link to files beside `docs/`: to the architecture, to examples. Those are taken into the
+site under `repository/`, and every link is written anew from where its page stands there. A link to
+a folder, which a site has no page for, is left as its words.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+OUTSIDE = "repository"
+# A span of code comes first: what looks like a link inside of one is none.
+LINK = re.compile(r"`[^`]*`|(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s#]+)(#[^()\s]*)?\)")
+FENCED = re.compile(r"(^ *(```+|~~~+).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
+
+
+def site_uri(path: str) -> str:
+    """Where a file of the repository stands in the site; code is text there, for browsers."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return f"{OUTSIDE}/{path}" if path.endswith(".md") else f"{OUTSIDE}/{path}.txt"
+
+
+def repository_path(uri: str) -> str:
+    """The file of the repository that a page of the site is made from."""
+    inside = f"{OUTSIDE}/"
+    return uri.removeprefix(inside) if uri.startswith(inside) else f"docs/{uri}"
+
+
+def targets(text: str, here: str) -> Iterator[str]:
+    """The files that a document links to, by their paths in the repository."""
+    for found in LINK.finditer(FENCED.sub("", text)):
+        if found[2] and not _is_address(found[2]):
+            yield _resolved(here, found[2])
+
+
+def relinked(text: str, here: str, is_folder: Callable[[str], bool]) -> str:
+    """A document with its links as they are in the site; `here` is its path in the repository."""
+
+    def anew(found: re.Match[str]) -> str:
+        if not found[2] or _is_address(found[2]):
+            return found[0]
+        target = _resolved(here, found[2])
+        if is_folder(target):
+            return found[1].removeprefix("[").removesuffix("]")
+        relative = posixpath.relpath(site_uri(target), posixpath.dirname(site_uri(here)) or ".")
+        return f"{found[1]}({relative}{found[3] or ''})"
+
+    # split() keeps fences, each followed by its marks: a group of the pattern.
+    parts = FENCED.split(text)
+    return "".join(
+        part if number % 3 == 1 else "" if number % 3 == 2 else LINK.sub(anew, part)
+        for number, part in enumerate(parts)
+    )
+
+
+def linked_files(root: Path) -> set[str]:
+    """Every file beside `docs/` that a document links to, and that those link to."""
+    waiting = [path.relative_to(root).as_posix() for path in sorted(root.glob("docs/**/*.md"))]
+    found = set(waiting)
+    while waiting:
+        here = waiting.pop()
+        if here.endswith(".md"):
+            for target in targets((root / here).read_text(), here):
+                if target not in found and (root / target).is_file():
+                    found.add(target)
+                    waiting.append(target)
+    return {path for path in found if not path.startswith("docs/")}
+
+
+def _resolved(here: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
+
+
+def _is_address(target: str) -> bool:
+    return re.match(r"[a-z]+:", target) is not None
