@@ -26,6 +26,7 @@ from duly.dispatch.options import HttpOptions
 from duly.dispatch_store import DispatchStore
 from duly.errors import InvalidInput
 from duly.flows import Action, Flow, actions_of
+from duly.journal import Journal
 from duly.loops import (
     Keeper,
     KeeperOptions,
@@ -106,7 +107,8 @@ class Duly:
                 opened = open_store(
                     self.url, clock=self._clock, planning=self._planning(), **self._store_options
                 )
-                self._opened = self.meters.watch(opened)
+                queues = {name: action.queue for name, action in self.actions.items()}
+                self._opened = Journal(queues).watch(self.meters.watch(opened))
             return self._opened
 
     def _planning(self) -> PlanSettings:

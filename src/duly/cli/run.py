@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import click
 
 from duly.app import Duly, Loop
 from duly.cli.failures import explain_failures
+from duly.cli.log_lines import begin_logging, log_options
 from duly.loops import WorkerOptions, WorkerStuck
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _serving = _options(
 @click.option("--roles", default=",".join(ROLES), show_default=True, help="What to run here.")
 @_serving
 @_working
+@log_options
 @explain_failures
 def run(application: str, roles: str, **words: Any) -> None:
     """Run an application: schedules, jobs, API and dashboard, until SIGTERM or Ctrl-C.
@@ -75,6 +76,7 @@ def run(application: str, roles: str, **words: Any) -> None:
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
 @_working
+@log_options
 @explain_failures
 def worker(application: str, **words: Any) -> None:
     """Run jobs of an application: `duly run` with the roles worker and keeper.
@@ -88,20 +90,22 @@ def worker(application: str, **words: Any) -> None:
 
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
+@log_options
 @explain_failures
-def planner(application: str) -> None:
+def planner(application: str, **words: Any) -> None:
     """Make jobs from schedules that come due: `duly run` with the roles planner and keeper.
 
     \b
     Examples:
       duly planner reminders:app
     """
-    _run(application, {"planner", "keeper"}, {})
+    _run(application, {"planner", "keeper"}, words)
 
 
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
 @_serving
+@log_options
 @explain_failures
 def serve(application: str, **words: Any) -> None:
     """Answer HTTP: API, dispatch, webhooks and dashboard; `duly run` with the role api.
@@ -114,7 +118,7 @@ def serve(application: str, **words: Any) -> None:
 
 
 def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    begin_logging(words["log_form"], words["log_level"])
     app = find_app(application)
     server = _server(app, words) if "api" in roles else None
     others = () if server is None else (server,)

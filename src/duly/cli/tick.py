@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from contextlib import suppress
 
@@ -11,6 +10,7 @@ import click
 
 from duly.app import Duly
 from duly.cli.failures import explain_failures
+from duly.cli.log_lines import begin_logging, log_options
 from duly.cli.run import find_app
 from duly.dispatch.tick import Tick, TickReport
 from duly.errors import BackendUnavailable
@@ -21,8 +21,9 @@ from duly.errors import BackendUnavailable
 @click.option("--url", help="Where the application answers; else DULY_BASE_URL.")
 @click.option("--period", default=10.0, show_default=True, help="Seconds between two looks.")
 @click.option("--once", is_flag=True, help="Post what is due now, print how it went, and end.")
+@log_options
 @explain_failures
-def tick(application: str, url: str | None, period: float, once: bool) -> None:
+def tick(application: str, url: str | None, period: float, once: bool, **words: str) -> None:
     """Post schedules of hand-over `http` as they come due, until SIGTERM or Ctrl-C.
 
     MODULE:NAME is where its Duly object is. Start as many as you like: they share the work through
@@ -35,7 +36,7 @@ def tick(application: str, url: str | None, period: float, once: bool) -> None:
     """
     if not 0.1 <= period <= 3_600:
         raise click.BadParameter("allowed: 0.1 to 3600 seconds", param_hint="--period")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    begin_logging(**words)
     asyncio.run(_run(find_app(application), url, None if once else period))
 
 

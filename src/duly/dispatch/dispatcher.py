@@ -196,7 +196,8 @@ async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:
         log.exception("resolver of %s raised", flow.name, extra={"event": "dispatch.resolver"})
         raise refusal(500, "resolver_failed", "the resolver raised; see the log") from None
     if answer is not None and not isinstance(answer, ScheduleConfig):
-        log.error("resolver of %s gave %r", flow.name, type(answer).__name__)
+        about = {"event": "dispatch.resolver"}
+        log.error("resolver of %s gave %r", flow.name, type(answer).__name__, extra=about)
         raise refusal(500, "resolver_failed", "the resolver gave no ScheduleConfig")
     return answer
 

@@ -79,6 +79,8 @@ class Planner:
             total = _sum(total, step)
             if not self._has_more(step) or self._is_stopping or clock.time() >= until:
                 break
+        if total.rows:
+            _tell(total)
         if total.quarantined:
             log.warning(
                 "planner: %d rows were quarantined",
@@ -109,6 +111,17 @@ class Planner:
         if due_ms is None or due_ms <= 0:
             return self._options.period_s
         return min((due_ms + self._request.look_ahead_ms / 2) / 1000, self._options.period_s)
+
+
+def _tell(total: PlanReport) -> None:
+    names = ("rows", "planned", "missed", "skipped", "finished", "quarantined")
+    counts = {name: getattr(total, name) for name in names}
+    log.info(
+        "planner: %d jobs of %d schedules",
+        total.planned,
+        total.rows,
+        extra={"event": "planner.planned", **counts},
+    )
 
 
 def _look_ahead_s(options: PlannerOptions) -> float:

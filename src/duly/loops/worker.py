@@ -23,6 +23,7 @@ from duly.flows import Action
 from duly.ids import new_id
 from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
 from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
+from duly.loops import attempt_log
 from duly.loops.admission import Admission
 from duly.loops.buffer import Buffer
 from duly.loops.caution import Caution
@@ -238,9 +239,13 @@ class Worker:
         )
 
     async def _serve(self, slot: Slot) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             job = self._buffer.pop() or await self._buffer.next()
+            begun_at = loop.time()
             outcome = await slot.run(job)
+            if attempt_log.is_told():
+                attempt_log.tell(job, outcome, loop.time() - begun_at, slot.bench.clock)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])
                 if self._consequences is not None:
@@ -257,7 +262,8 @@ class Worker:
             self._wake.set()
         await self._leases.give_back()
         for job_id in refused:
-            log.warning("job %s was no longer ours", job_id, extra={"event": "job.refused"})
+            about = {"event": "job.refused", "job_id": job_id}
+            log.warning("job %s was no longer ours", job_id, extra=about)
         for each in finishes:
             if each.state is JobState.DEAD and each.job_id not in refused:
                 self._tell_dead(each)
@@ -265,7 +271,8 @@ class Worker:
             self._consequences.ended(finishes, refused)
 
     def _tell_dead(self, end: Finish) -> None:
-        log.error("job %s is dead: %s", end.job_id, end.error, extra={"event": "job.dead"})
+        about = {"event": "job.dead", "job_id": end.job_id}
+        log.error("job %s is dead: %s", end.job_id, end.error, extra=about)
         if self.options.on_dead is not None:
             try:
                 self.options.on_dead(end.job_id, end.error or "")

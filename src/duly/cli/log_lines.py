@@ -1,0 +1,84 @@
+"""How a running application logs: lines for people, or JSON for programs, on standard error.
+
+Takes records; gives one line each, with what the code says beside its message: a fixed `event`, ids
+and counts. Texts of exceptions are scrubbed of what looks like a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import click
+
+from duly.cli.output import iso
+from duly.redaction import MAX_SCANNED, scrub
+from duly.triggers.instants import from_ms
+
+F = TypeVar("F", bound=Callable[..., Any])
+LEVELS = ("debug", "info", "warning", "error")
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; the rest was said by the code."""
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class TextLines(logging.Formatter):
+    """Time, level and message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name of logging
+        """The traceback without secrets."""
+        return scrub(super().formatException(ei), limit=MAX_SCANNED)
+
+
+class JsonLines(TextLines):
+    """One JSON object a line; names that are not set are left out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "at": iso(from_ms(int(record.created * 1000))),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said = {name: value for name, value in vars(record).items() if name not in _OWN}
+        line |= {name: value for name, value in said.items() if value is not None}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def log_options(command: F) -> F:
+    """Let a command say how it logs."""
+    for option in (
+        click.option(
+            "--log-level",
+            type=click.Choice(LEVELS),
+            default="info",
+            show_default=True,
+            help="The least that is logged.",
+        ),
+        click.option(
+            "--log",
+            "log_form",
+            type=click.Choice(("text", "json")),
+            default="text",
+            show_default=True,
+            help="Lines for people or for programs, on standard error.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def begin_logging(log_form: str = "text", log_level: str = "info") -> None:
+    """Log to standard error from now on."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if log_form == "json" else TextLines())
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
