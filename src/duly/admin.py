@@ -40,6 +40,7 @@ from duly.job_views import (
 from duly.jobs import Job, JobId, JobState, check_text
 from duly.schedule_admin import ScheduleAdmin, Which
 from duly.scopes import Scope
+from duly.secret_names import EVERY
 from duly.store import ReconcileReport, Store
 from duly.upkeep_store import Erased, Recomputed
 from duly.why import Answer
@@ -331,7 +332,7 @@ class Admin:
 
     def _redact(self, job: Job) -> Collection[str]:
         action = self._actions.get(job.action)
-        return () if action is None else action.redact
+        return EVERY if action is None else action.redact
 
 
 def _check(what: str, number: object, most: int, remedy: str = "") -> None:

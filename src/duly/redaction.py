@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from duly.jobs import MAX_ERROR_CHARACTERS
-from duly.secret_names import is_secret, joined
+from duly.secret_names import EVERY, is_secret, joined
 
 REDACTED = "[redacted]"
 CUT = "…"
@@ -62,12 +62,14 @@ def preview(
     """JSON text with its secrets redacted, as JSON text of at most `limit` characters.
 
     What stands under a secret name is redacted whole, and wherever else its value occurs. `extra`
-    are the action's own names, `secrets` values known from elsewhere. What is not JSON is shown
-    as a JSON string.
+    are the action's own names, or EVERY; `secrets` values known from elsewhere. What is not JSON
+    is shown as a JSON string.
     """
     names, tree = joined(extra), _parsed(text)
     found = _found(text if tree is _NOT_JSON else tree, names)
     view = _View(names, {*found, *secrets}, limit)
+    if tree is _NOT_JSON and EVERY in names:
+        return _dumps(REDACTED)
     shown = _dumps(view.text(text) if tree is _NOT_JSON else view.value(tree, 0))
     if len(shown) <= limit:
         return shown
@@ -86,6 +88,28 @@ def secret_values(text: str, extra: Collection[str] = ()) -> frozenset[str]:
     return frozenset(_found(text if tree is _NOT_JSON else tree, names))
 
 
+def masked(value: Any, extra: Collection[str] = (), secrets: Collection[str] = ()) -> Any:
+    """A JSON value with what is secret by its name replaced, and given values wherever they are.
+
+    Unlike a preview it is whole: it is for whoever wrote it.
+    """
+    return _View(joined(extra), secrets, 0).masked(value, 0)
+
+
+def is_masked(value: Any) -> bool:
+    """Whether a JSON value holds what masked() puts in the place of a secret."""
+    waiting: list[Any] = [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, str) and REDACTED in inner:
+            return True
+        if isinstance(inner, dict):
+            waiting += inner.values()
+        elif isinstance(inner, list):
+            waiting += inner
+    return False
+
+
 class _View:
     """One payload being shown: what is secret in it, and how much room is left."""
 
@@ -102,6 +126,8 @@ class _View:
 
     def value(self, value: object, depth: int) -> object:
         self._room -= 2
+        if EVERY in self._names and isinstance(value, str | int | float):
+            return REDACTED
         if isinstance(value, str):
             return self._string(value, depth)
         if isinstance(value, dict | list) and depth >= MAX_DEPTH:
@@ -150,19 +176,32 @@ class _View:
         self._room -= len(_dumps(shown))
         return shown
 
+    def masked(self, value: Any, depth: int) -> Any:
+        """As value(), whole and without guesses."""
+        if EVERY in self._names and isinstance(value, str | int | float):
+            return REDACTED
+        if isinstance(value, str):
+            return _replaced(value, sorted(self._known(value)))
+        if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+            return CUT
+        if isinstance(value, dict):
+            return {
+                name: REDACTED
+                if is_secret(name, self._names) and inner is not None
+                else self.masked(inner, depth + 1)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self.masked(inner, depth + 1) for inner in value]
+        return value
+
     def clean(self, text: str) -> str:
         """The text with every secret in it replaced, and not much longer than anybody reads."""
         if len(text) > MAX_SCANNED:
             text = text[:MAX_SCANNED]
             # The last word may be half of something.
             text = text[: max(text.rfind(" "), MAX_SCANNED // 2)] + CUT
-        spans = sorted([*self._known(text), *_suspect(text, self._names)])
-        pieces, done = list[str](), 0
-        for start, end in spans:
-            if start >= done:
-                pieces += text[done:start], REDACTED
-            done = max(done, end)
-        return "".join([*pieces, text[done:]])
+        return _replaced(text, sorted([*self._known(text), *_suspect(text, self._names)]))
 
     def _known(self, text: str) -> Iterator[tuple[int, int]]:
         if not self._forms:
@@ -175,6 +214,16 @@ class _View:
                     is_end and form.startswith(text[start:].rstrip(CUT))
                 ):
                     yield start, min(start + len(form), len(text))
+
+
+def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with its spans, in order, redacted; they may lie in each other."""
+    pieces, done = list[str](), 0
+    for start, end in spans:
+        if start >= done:
+            pieces += text[done:start], REDACTED
+        done = max(done, end)
+    return "".join([*pieces, text[done:]])
 
 
 def _suspect(text: str, names: frozenset[str]) -> Iterator[tuple[int, int]]:
@@ -213,7 +262,7 @@ def _is_header(name: str) -> bool:
 def _found(value: object, names: frozenset[str]) -> set[str]:
     """Every value under a secret name, at any depth; in running text, what looks like one."""
     found: set[str] = set()
-    waiting: list[tuple[object, bool, int]] = [(value, False, 0)]
+    waiting: list[tuple[object, bool, int]] = [(value, EVERY in names, 0)]
     while waiting and len(found) < MAX_SECRETS:
         value, is_under, depth = waiting.pop()
         if isinstance(value, dict):

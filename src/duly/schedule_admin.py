@@ -33,6 +33,7 @@ from duly.schedule_views import (
     view_schedule,
 )
 from duly.schedules import Limits, Schedule, ScheduleId
+from duly.secret_names import EVERY
 from duly.store import (
     MAX_PAGE,
     Quarantined,
@@ -294,4 +295,4 @@ class ScheduleAdmin:
 
     def _redact(self, schedule: Schedule) -> Collection[str]:
         action = self._actions.get(f"{schedule.flow}.{schedule.definition.action}")
-        return () if action is None else action.redact
+        return EVERY if action is None else action.redact

@@ -13,6 +13,9 @@ from functools import lru_cache
 MAX_NAME = 500
 """Longer names are not read but redacted with what stands under them."""
 
+EVERY = "*"
+"""Stands for every name: what is hidden where nobody knows which names an action calls secret."""
+
 # Personal facts (a birthday, a social security number) are no secrets of this kind: which of them
 # an operator may see is said per action.
 _WORDS = (
@@ -42,7 +45,7 @@ _LETTERS = re.compile(r"[^\W\d_]+|\d+")
 
 def is_secret(name: str, extra: frozenset[str] = frozenset()) -> bool:
     """Whether a name says that a secret stands under it, by its words and not by its letters."""
-    return len(name) > MAX_NAME or _is_secret_name(name, extra)
+    return len(name) > MAX_NAME or EVERY in extra or _is_secret_name(name, extra)
 
 
 def joined(extra: Collection[str]) -> frozenset[str]:

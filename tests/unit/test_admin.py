@@ -124,11 +124,18 @@ def test_no_view_shows_a_secret_anywhere(client: Client, admin: Admin, store: Me
     assert msgspec.json.encode(asdict(run(admin.jobs())[0])).decode() in text
 
 
-def test_names_of_the_action_are_applied_when_reading(client: Client, store: MemoryStore) -> None:
-    person(client)
-    (view,) = run(Admin(store).jobs())
-    assert SSN in view.payload_preview
-    assert PASSWORD not in view.payload_preview
+def test_of_an_unknown_action_every_value_is_hidden(client: Client, store: MemoryStore) -> None:
+    """Nobody there can say which of its names are secret, so they are not taken for harmless."""
+    job_id = person(client, metadata={"ssn": SSN})
+    end(store, Failed(f"no room for {SSN} of ada", is_final=True))
+    detail = run(Admin(store).job(job_id))
+    assert msgspec.json.decode(detail.job.payload_preview) == dict.fromkeys(
+        msgspec.json.decode(detail.job.payload_preview), "[redacted]"
+    )
+    text = msgspec.json.encode(asdict(detail)).decode()
+    assert "name" in text
+    for secret in (SSN, PASSWORD):
+        assert secret not in text
 
 
 def test_results_are_previewed(client: Client, admin: Admin, store: MemoryStore) -> None:

@@ -6,8 +6,17 @@ from time import perf_counter
 import pytest
 
 from duly.jobs import MAX_ERROR_CHARACTERS
-from duly.redaction import CUT, MAX_DEPTH, REDACTED, preview, scrub, secret_values
-from duly.secret_names import MAX_NAME, is_secret, joined
+from duly.redaction import (
+    CUT,
+    MAX_DEPTH,
+    REDACTED,
+    is_masked,
+    masked,
+    preview,
+    scrub,
+    secret_values,
+)
+from duly.secret_names import EVERY, MAX_NAME, is_secret, joined
 
 SECRET_NAMES = [
     "password",
@@ -303,3 +312,50 @@ def test_large_texts_cost_little(text: str) -> None:
     scrub(text, ["hunter22"])
     # Work that grew with the square of the length would take minutes.
     assert perf_counter() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            '{"to": "ada", "n": [1, {"x": true}], "none": null}',
+            '{"to": "[redacted]", "n": "[redacted]", "none": "[redacted]"}',
+        ),
+        ('["ada", 5, null]', '["[redacted]", "[redacted]", null]'),
+        ('"ada"', '"[redacted]"'),
+        ("5", '"[redacted]"'),
+        ("no JSON", '"[redacted]"'),
+        ("null", "null"),
+    ],
+)
+def test_every_value_can_be_hidden(text: str, shown: str) -> None:
+    assert preview(text, [EVERY]) == shown
+    assert preview(text, EVERY) == shown
+
+
+def test_every_value_is_known_then() -> None:
+    found = secret_values('{"to": "ada@example.org", "n": [12345]}', [EVERY])
+    assert scrub("12345 to ada@example.org", found) == f"{REDACTED} to {REDACTED}"
+
+
+def test_what_is_masked_is_whole() -> None:
+    text = "x" * 50_000
+    given = {"a": [{"token": {"b": 1}}, text], "pin": None, "n": 1.5, "said": "my hunter22!"}
+    assert masked(given, secrets=["hunter22"]) == {
+        "a": [{"token": REDACTED}, text],
+        "pin": None,
+        "n": 1.5,
+        "said": f"my {REDACTED}!",
+    }
+    assert masked({"a": "b"}, [EVERY]) == {"a": REDACTED}
+    assert is_masked({"a": [{"b": f"x{REDACTED}"}]})
+    assert not is_masked({REDACTED: ["redacted", 5, None]})
+
+
+def test_what_is_masked_may_be_deep() -> None:
+    deep: object = "end"
+    for _ in range(5_000):
+        deep = [deep]
+    shown = masked(deep)
+    assert CUT in json.dumps(shown, ensure_ascii=False)
+    assert not is_masked(deep)

@@ -68,7 +68,7 @@ def on_database(command: Callable[..., None]) -> Callable[..., None]:
         "--app",
         "application",
         metavar="MODULE:NAME",
-        help="Take database and secret names from an application.",
+        help="Take database and secret names from an application; else all values are hidden.",
     )
     @click.option("--namespace", help="PostgreSQL schema, or table prefix in SQLite.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -7,6 +7,7 @@ then one step of the store that makes the job or says why not.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,11 +22,13 @@ from duly.dispatch.options import HttpOptions
 from duly.dispatch.resolver import ResolveContext, Resolved, call, config_of, find_stored
 from duly.dispatch.secrets import Admission, Gatekeeper
 from duly.dispatch.statics import static_of, static_target
-from duly.dispatch.validation import as_schedule, validated
+from duly.dispatch.validation import Checked, as_schedule, validated
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.flows import Flow
 from duly.ledger import OccurrenceState
 from duly.principals import Principal
+from duly.raised import traceback_of
+from duly.redaction import secret_values
 from duly.resolved import ScheduleConfig
 from duly.schedules import Schedule, ScheduleId
 from duly.scopes import SYSTEM
@@ -110,7 +113,7 @@ class Dispatcher:
             within_ms = int(self._options.strict_within_s * 1000)
             strict = contract.Strictness(await store.now_ms(), within_ms, is_claimed)
             contract.check_strictly(asked.nominal_ms, checked.trigger, strict)
-        await self._authorised(resolved, checked.trigger)
+        await self._authorised(resolved, checked)
         firing = Firing(dispatch.target, asked, resolved, checked, self._key(dispatch))
         return await fire(store, firing)
 
@@ -162,15 +165,17 @@ class Dispatcher:
         name = target.name if stored is None else stored.name
         return Resolved(flow.name, identity, principal.scope, name, "dynamic", config_found, stored)
 
-    async def _authorised(self, resolved: Resolved, trigger: Any) -> None:
+    async def _authorised(self, resolved: Resolved, checked: Checked) -> None:
         if self._authorize is None:
             return
         principal = resolved.config.principal
-        schedule = resolved.schedule or as_schedule(resolved, trigger)
+        schedule = resolved.schedule or as_schedule(resolved, checked.trigger)
         try:
             allowed = await call(self._authorize, principal, schedule)
-        except Exception:
-            log.exception("authorize raised", extra={"event": "dispatch.authorize_failed"})
+        except Exception as error:  # noqa: BLE001 - the application's own
+            given = json.dumps(resolved.config.input, default=str)
+            told = traceback_of(error, secret_values(given, checked.action.redact))
+            log.error("authorize raised: %s", told, extra={"event": "dispatch.authorize_failed"})
             raise refusal(500, "dispatch_failed", "authorize raised; see the log") from None
         if not allowed:
             raise refusal(403, "denied")
@@ -192,8 +197,9 @@ async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:
     except InvalidInput as error:
         # Most likely a rule or a principal that could not even be made.
         raise refusal(400, "invalid_schedule", str(error)) from None
-    except Exception:
-        log.exception("resolver of %s raised", flow.name, extra={"event": "dispatch.resolver"})
+    except Exception as error:  # noqa: BLE001 - the application's own
+        about = {"event": "dispatch.resolver"}
+        log.error("resolver of %s raised: %s", flow.name, traceback_of(error), extra=about)
         raise refusal(500, "resolver_failed", "the resolver raised; see the log") from None
     if answer is not None and not isinstance(answer, ScheduleConfig):
         about = {"event": "dispatch.resolver"}

@@ -25,6 +25,7 @@ from duly.job_options import encode
 from duly.jobs import DEFAULT_RETRY, JobId, NewJob
 from duly.occurrences import policies_text
 from duly.principals import Principal
+from duly.raised import traceback_of
 from duly.schedules import Policies
 from duly.store import Store
 from duly.triggers.instants import from_ms
@@ -102,8 +103,10 @@ async def _input(firing: Firing, nominal_ms: int) -> str:
         )
         try:
             given = await call(given, context)
-        except Exception:
-            log.exception("input of %s raised", action.name, extra={"event": "dispatch.input"})
+        except Exception as error:  # noqa: BLE001 - the application's own
+            told = traceback_of(error)
+            about = {"event": "dispatch.input"}
+            log.error("input of %s raised: %s", action.name, told, extra=about)
             raise refusal(
                 500, "dispatch_failed", "the input function raised; see the log"
             ) from None

@@ -21,6 +21,7 @@ from duly.dispatch.tick_options import TickOptions, check_base_url
 from duly.dispatch_store import DispatchAnswer, DispatchClaim, Dispatching, DispatchStore
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.ids import new_id
+from duly.raised import traceback_of
 from duly.settings import Settings
 from duly.triggers.instants import to_ms
 
@@ -161,8 +162,9 @@ class Tick:
             return
         try:
             await call(self._options.on_dispatch, row, status)
-        except Exception:
-            log.exception("on_dispatch raised", extra={"event": "tick.on_dispatch"})
+        except Exception as error:  # noqa: BLE001 - the application's own
+            told = traceback_of(error)
+            log.error("on_dispatch raised: %s", told, extra={"event": "tick.on_dispatch"})
 
     @property
     def concurrency(self) -> int:

@@ -26,6 +26,8 @@ from duly.job_options import encode
 from duly.job_store import Enqueued
 from duly.jobs import MAX_TEXT, JobId, NewJob
 from duly.principals import principal_of
+from duly.raised import traceback_of
+from duly.redaction import secret_values
 from duly.resources.resource import indexed_text
 from duly.store import Document, Store
 from duly.triggers.instants import to_ms
@@ -118,8 +120,10 @@ async def _job(request: DeliveryRequest, body: Any, delivery: str, found: Docume
         routed = Routed(body, found.name, msgspec.json.decode(found.body))
         try:
             given = await call(request.webhook.input, routed)
-        except Exception:
-            log.exception("input of %s raised", action.name, extra={"event": "webhook.input"})
+        except Exception as error:  # noqa: BLE001 - the application's own
+            secrets = secret_values(request.body.decode(errors="replace"), action.redact)
+            told = traceback_of(error, secrets)
+            log.error("input of %s raised: %s", action.name, told, extra={"event": "webhook.input"})
             raise refusal(500, "dispatch_failed", "the input function raised") from None
     principal = principal_of(found.scope)
     try:

@@ -34,6 +34,7 @@ from duly.loops.leases import Leases
 from duly.loops.patience import Backoff, Signal, in_loop
 from duly.loops.slots import Slot
 from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
+from duly.raised import traceback_of
 
 log = logging.getLogger(__name__)
 
@@ -276,8 +277,9 @@ class Worker:
         if self.options.on_dead is not None:
             try:
                 self.options.on_dead(end.job_id, end.error or "")
-            except Exception:
-                log.exception("on_dead failed", extra={"event": "job.on_dead_failed"})
+            except Exception as error:  # noqa: BLE001 - the application's own
+                told = traceback_of(error)
+                log.error("on_dead failed: %s", told, extra={"event": "job.on_dead_failed"})
 
     async def _renew_leases(self) -> None:
         while True:

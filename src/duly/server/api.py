@@ -6,7 +6,7 @@ the request: the principal's scope decides, so there is no id that reaches anoth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,7 +19,10 @@ from duly.dispatch.options import HttpOptions
 from duly.errors import InvalidInput, NotFound
 from duly.flows import Flow
 from duly.principals import Principal
+from duly.redaction import is_masked
 from duly.resources import ScheduleCollection, ScopedSchedules
+from duly.schedule_views import secrets_of
+from duly.schedules import Schedule
 from duly.server import shapes
 from duly.server.routing import decoded
 from duly.server.views import history_of, preview_of, view_of
@@ -60,6 +63,15 @@ class UserCall:
             raise refusal(400, "invalid_schedule_id")
         return name
 
+    def redact(self, schedule: Schedule) -> Collection[str]:
+        """Names that the schedule's action calls secret."""
+        action = self.flow.actions.get(schedule.definition.action)
+        return () if action is None else action.redact
+
+    def view(self, schedule: Schedule, now_ms: int) -> shapes.ScheduleView:
+        """A schedule as its owner sees it."""
+        return view_of(schedule, now_ms, self.redact(schedule))
+
     def number(self, name: str, usual: int, most: int) -> int:
         """A whole number of the query."""
         text = self.query.get(name, str(usual))
@@ -94,12 +106,13 @@ class UserApi:
         now_ms = await call.store.now_ms()
         following = found[-1].name if len(found) == limit else None
         return Answer(
-            200, shapes.SchedulePage([view_of(each, now_ms) for each in found], following)
+            200, shapes.SchedulePage([call.view(each, now_ms) for each in found], following)
         )
 
     async def create(self, call: UserCall) -> Answer:
         """Make a schedule."""
         new = call.read(shapes.NewSchedule)
+        _check_written(new.input)
         made = await self._mine(call).create(
             new.name,
             new.trigger,
@@ -111,18 +124,19 @@ class UserApi:
             max_runs=new.max_runs,
             hand_over=self._hand_over,
         )
-        return Answer(201, view_of(made, await call.store.now_ms()))
+        return Answer(201, call.view(made, await call.store.now_ms()))
 
     async def get(self, call: UserCall) -> Answer:
         """One schedule."""
         found = await self._mine(call).get(call.name)
         if found is None:
             raise NotFound(call.name)
-        return Answer(200, view_of(found, await call.store.now_ms()))
+        return Answer(200, call.view(found, await call.store.now_ms()))
 
     async def update(self, call: UserCall) -> Answer:
         """Change what is named."""
         changes = call.read(shapes.Changes)
+        _check_written(changes.input)
         said: dict[str, Any] = {
             field: value
             for field in changes.__struct_fields__
@@ -130,7 +144,7 @@ class UserApi:
         }
         version = None if changes.version is UNSET else changes.version
         changed = await self._mine(call).update(call.name, version=version, **said)
-        return Answer(200, view_of(changed, await call.store.now_ms()))
+        return Answer(200, call.view(changed, await call.store.now_ms()))
 
     async def delete(self, call: UserCall) -> Answer:
         """Remove a schedule."""
@@ -142,13 +156,13 @@ class UserApi:
         """Let it rest."""
         note = call.read(shapes.Note, empty=shapes.Note()).note
         paused = await self._mine(call).pause(call.name, note)
-        return Answer(200, view_of(paused, await call.store.now_ms()))
+        return Answer(200, call.view(paused, await call.store.now_ms()))
 
     async def resume(self, call: UserCall) -> Answer:
         """Let it go on."""
         note = call.read(shapes.Note, empty=shapes.Note()).note
         resumed = await self._mine(call).resume(call.name, note)
-        return Answer(200, view_of(resumed, await call.store.now_ms()))
+        return Answer(200, call.view(resumed, await call.store.now_ms()))
 
     async def preview_mine(self, call: UserCall) -> Answer:
         """The next times of a stored rule."""
@@ -172,7 +186,7 @@ class UserApi:
         if found is None:
             raise NotFound(call.name)
         rows = await call.store.list_occurrences(found.id, before_ms=before_ms, limit=limit)
-        return Answer(200, history_of(rows, limit))
+        return Answer(200, history_of(rows, limit, secrets_of(found, call.redact(found))))
 
     def _mine(self, call: UserCall) -> ScopedSchedules:
         flow, who = call.flow, call.principal
@@ -188,6 +202,15 @@ class UserApi:
 
     def _may_schedule(self, flow: Flow, action: str) -> bool:
         return self._allowed is None or f"{flow.name}.{action}" in self._allowed
+
+
+def _check_written(given: Any) -> None:
+    """Refuse what an answer shows in the place of a secret: it would take the secret's place."""
+    if is_masked(given):
+        message = (
+            "input holds '[redacted]'; write the secret itself, or leave input away to keep it"
+        )
+        raise refusal(400, "invalid_schedule", message)
 
 
 def _instant_ms(text: str | None) -> int | None:

@@ -29,6 +29,7 @@ from duly.dispatch.webhooks import DeliveryRequest, deliver
 from duly.errors import DulyError
 from duly.flows import Flow
 from duly.principals import Principal
+from duly.raised import traceback_of
 from duly.server import problems
 from duly.server.api import UserApi, UserCall
 from duly.server.bodies import TooLarge, read_limited
@@ -166,8 +167,9 @@ class Surface:
             return refused.answer
         except DulyError as error:
             return problems.of_error(error)
-        except Exception:
-            log.exception("%s failed", operation.id, extra={"event": "http.failed"})
+        except Exception as error:  # noqa: BLE001 - a bug, or the application's own
+            told = traceback_of(error)
+            log.error("%s failed: %s", operation.id, told, extra={"event": "http.failed"})
             return problems.problem(500, "failed")
 
     def _limit(self, operation: Operation) -> int:
@@ -185,8 +187,9 @@ class Surface:
             try:
                 if await self._user(request) is None:
                     return problems.unauthorized()
-            except Exception:
-                log.exception("authenticate raised", extra={"event": "http.authenticate_failed"})
+            except Exception as error:  # noqa: BLE001 - the application's own
+                about = {"event": "http.authenticate_failed"}
+                log.error("authenticate raised: %s", traceback_of(error), extra=about)
                 return problems.unauthorized()
         return problems.problem(404, "not_found")
 

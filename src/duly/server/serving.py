@@ -105,6 +105,7 @@ def _bound(address: Address) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((address.host, address.port))
+        found.listen()  # whoever reads the address may come at once, and waits until it answers
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRINUSE:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from duly.ledger import Occurrence
+from duly.redaction import masked, scrub
+from duly.schedule_views import secrets_of
 from duly.schedules import Schedule
 from duly.scopes import dispatch_id
 from duly.server import shapes
@@ -12,9 +14,14 @@ from duly.triggers import Explanation
 from duly.triggers.instants import from_ms
 
 
-def view_of(schedule: Schedule, now_ms: int) -> shapes.ScheduleView:
-    """A schedule, and its next nominal time if it is to have one."""
+def view_of(schedule: Schedule, now_ms: int, extra: Collection[str] = ()) -> shapes.ScheduleView:
+    """A schedule, and its next nominal time if it is to have one.
+
+    Its owner wrote the secrets in its input and need not read them again: an answer goes through
+    more hands than a form. `extra` are the action's own secret names.
+    """
     definition = schedule.definition
+    secrets = secrets_of(schedule, extra)
     next_ms = None
     if schedule.state == "active":
         next_ms = definition.trigger.next_after_ms(now_ms)
@@ -24,9 +31,9 @@ def view_of(schedule: Schedule, now_ms: int) -> shapes.ScheduleView:
         action=definition.action,
         trigger=definition.trigger.to_json(),
         words=definition.trigger.words,
-        input=definition.input,
-        description=definition.description,
-        note=definition.note,
+        input=masked(definition.input, extra, secrets),
+        description=masked(definition.description, extra, secrets),
+        note=masked(definition.note, extra, secrets),
         enabled=definition.enabled,
         state=schedule.state,
         next_at=None if next_ms is None else from_ms(next_ms),
@@ -49,13 +56,15 @@ def preview_of(found: Explanation) -> shapes.Preview:
     return shapes.Preview(found.words, found.tz or "UTC", times)
 
 
-def history_of(rows: Sequence[Occurrence], limit: int) -> shapes.History:
-    """One page of the ledger."""
+def history_of(
+    rows: Sequence[Occurrence], limit: int, secrets: Collection[str] = ()
+) -> shapes.History:
+    """One page of the ledger; what an error said is scrubbed."""
     following = from_ms(rows[-1].nominal_ms) if len(rows) == limit else None
-    return shapes.History([_occurrence(row) for row in rows], following)
+    return shapes.History([_occurrence(row, secrets) for row in rows], following)
 
 
-def _occurrence(row: Occurrence) -> shapes.OccurrenceView:
+def _occurrence(row: Occurrence, secrets: Collection[str]) -> shapes.OccurrenceView:
     return shapes.OccurrenceView(
         nominal_at=from_ms(row.nominal_ms),
         until_at=from_ms(row.until_ms),
@@ -63,7 +72,7 @@ def _occurrence(row: Occurrence) -> shapes.OccurrenceView:
         run_at=from_ms(row.run_at_ms),
         state=row.state,
         request_id=row.job_id,
-        reason=row.reason,
+        reason=None if row.reason is None else scrub(row.reason, secrets),
         fired_at=None if row.fired_at_ms is None else from_ms(row.fired_at_ms),
         ended_at=None if row.ended_at_ms is None else from_ms(row.ended_at_ms),
     )

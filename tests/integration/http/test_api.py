@@ -34,6 +34,9 @@ def mail() -> Flow:
     @flow.action
     async def purge() -> None: ...
 
+    @flow.action(redact=["ssn"])
+    async def file(what: dict[str, Any]) -> None: ...
+
     return flow
 
 
@@ -44,11 +47,37 @@ async def by_token(request: Request) -> Principal | None:
 
 @pytest.fixture
 def site(serve: Serve) -> Site:
-    return serve(mail(), authenticate=by_token, user_actions=["mail.send"])
+    return serve(mail(), authenticate=by_token, user_actions=["mail.send", "mail.file"])
 
 
 def ask(site: Site, method: str, path: str = "", body: object = None, who: str = "ada") -> Reply:
     return site.ask(method, MY + path, body, {"x-user": who})
+
+
+def test_secrets_of_an_input_are_written_and_not_read(site: Site) -> None:
+    given = {"to": "ada", "apiKey": "k-12345", "people": [{"ssn": "078-05"}], "pin": None}
+    long = {"text": f"call 078-05 with k-12345 {'x' * 30_000}"}
+    body = DIGEST | {"action": "file", "input": given | long, "description": "k-12345 is new"}
+    shown = {"to": "ada", "apiKey": "[redacted]", "people": [{"ssn": "[redacted]"}], "pin": None}
+    shown |= {"text": f"call [redacted] with [redacted] {'x' * 30_000}"}
+    made = ask(site, "POST", body=body)
+    assert (made.body["input"], made.body["description"]) == (shown, "[redacted] is new")
+    assert ask(site, "GET", "/digest").body == made.body
+    stored = ScheduleCollection(site.app.store, "mail").of(user("ada"))
+    found = site.run(stored.get("digest"))
+    assert found is not None
+    assert found.definition.input == given | long
+    for refused in (
+        ask(site, "PATCH", "/digest", {"input": shown}),
+        ask(site, "POST", body=body | {"name": "other", "input": shown}),
+    ):
+        assert (refused.status, refused.error) == (400, "invalid_schedule")
+        assert "[redacted]" in refused.body["message"]
+    kept = ask(site, "PATCH", "/digest", {"description": "another"})
+    assert (kept.status, kept.body["input"]) == (200, shown)
+    found = site.run(stored.get("digest"))
+    assert found is not None
+    assert found.definition.input == given | long
 
 
 def test_the_whole_life_of_a_schedule(site: Site) -> None:

@@ -71,6 +71,7 @@ class PostgresqlDialect:
             isolation_level="READ COMMITTED",
             pool_size=options.connections,
             max_overflow=0,
+            hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
             pool_pre_ping=False,
             connect_args={
                 "prepare_threshold": 5 if options.prepared_statements else None,

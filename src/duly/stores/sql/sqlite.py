@@ -76,6 +76,7 @@ class SqliteDialect:
             poolclass=QueuePool,
             pool_size=options.connections,
             max_overflow=0,
+            hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
             connect_args={
                 "check_same_thread": False,
                 "timeout": options.busy_timeout_ms / 1000,
