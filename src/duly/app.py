@@ -273,7 +273,7 @@ class Duly:
 
     def worker(self, options: WorkerOptions | None = None) -> Worker:
         """A worker for this application's actions; `run()` it."""
-        return Worker(
+        made = Worker(
             self.store,
             self.actions,
             options,
@@ -281,6 +281,8 @@ class Duly:
             notifies=self.store.capabilities.notifies,
             calls=self.calls,
         )
+        made.count_with(self.meters.note)
+        return made
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
         """A keeper; `run()` it."""

@@ -41,7 +41,28 @@ class Meters:
         }
         for name, note in notes.items():
             setattr(store, name, _counted(getattr(store, name), note))
+        for name in ("prune", "prune_ledger"):
+            setattr(store, name, self._tried(getattr(store, name)))
         return store
+
+    def note(self, name: str) -> None:
+        """Count something that no answer of the store tells."""
+        self.counts[name] += 1
+
+    def _tried(self, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """A verb of retention: where it fails, nothing is removed, and nothing else tells."""
+
+        @wraps(verb)
+        async def tried(*asked: Any, **named: Any) -> Any:
+            try:
+                answer = await verb(*asked, **named)
+            except Exception:
+                self.counts["prune_failures"] += 1
+                raise
+            self.counts["prune_runs"] += 1
+            return answer
+
+        return tried
 
     def _inserted(self, answers: Sequence[Enqueued | KeyTaken], *_: object) -> None:
         created = sum(isinstance(each, Enqueued) and each.created for each in answers)

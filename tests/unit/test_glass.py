@@ -14,9 +14,9 @@ from starlette.responses import StreamingResponse
 
 from duly import Context, Duly, Flow, ScheduleCollection, ScheduleKey, cron, user
 from duly.alarms import alarms, is_missed
-from duly.errors import BackendUnavailable
+from duly.errors import BackendUnavailable, InvalidInput
 from duly.glass_store import Glance
-from duly.job_store import ClaimRequest
+from duly.job_store import ClaimRequest, Retention
 from duly.jobs import WorkerId
 from duly.occurrences import IndexRow
 from duly.outcomes import Failed, Succeeded, decide
@@ -220,6 +220,20 @@ def test_meters_count_what_loops_do() -> None:
         await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
         clock.advance(hours=1)
         assert await app.store.release_expired() == counts["rescued"] == 1
+
+    asyncio.run(check())
+
+
+def test_meters_count_retention_and_its_failures() -> None:
+    async def check() -> None:
+        app = an_app(ManualClock(NOON))
+        keeper = app.keeper()
+        await keeper.run_once()
+        counts = app.meters.counts
+        assert (counts["prune_runs"], counts["prune_failures"]) == (2, 0)
+        with pytest.raises(InvalidInput):
+            await app.store.prune(Retention(), -1)
+        assert (counts["prune_runs"], counts["prune_failures"]) == (2, 1)
 
     asyncio.run(check())
 

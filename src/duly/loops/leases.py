@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from duly.errors import BackendUnavailable
 from duly.job_store import Claims, JobStore, Renewed
@@ -11,12 +12,25 @@ from duly.jobs import JobId, Token, WorkerId
 
 log = logging.getLogger(__name__)
 
+Note = Callable[[str], None]
+"""Counts what should not happen, by name: `late_renewals`, `stuck_tokens`."""
+LATE = 0.9
+"""A renewal is late when this share of a lease has passed: a little more, and it would be lost."""
+STUCK_S = 60.0
+"""A token that is held for longer keeps others of its pair waiting."""
+
 
 class Leases:
     """Held leases; a token is given back when the last job under it has ended."""
 
     def __init__(
-        self, store: JobStore, worker: WorkerId, lease_s: float, token_lease_s: float, *, fair: bool
+        self,
+        store: JobStore,
+        worker: WorkerId,
+        lease_s: float,
+        token_lease_s: float,
+        *,
+        fair: bool,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -30,6 +44,11 @@ class Leases:
         self._tokens: dict[JobId, tuple[Token, ...]] = {}
         self._jobs_under: dict[Token, int] = {}
         self._free: list[Token] = []
+        self.note: Note = lambda _name: None
+        self._extended_at = 0.0
+        """When every lease that is held was extended last, or the first of them taken."""
+        self._since: dict[Token, float] = {}
+        """When tokens were taken; those that were told of are no longer here."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -39,6 +58,9 @@ class Leases:
 
     def add(self, claims: Claims) -> None:
         """Hold what a claim took."""
+        now = asyncio.get_running_loop().time()
+        if not self._held:
+            self._extended_at = now
         for job in claims.jobs:
             before = self._held.get(job.id)
             if before is not None:
@@ -48,6 +70,8 @@ class Leases:
         for job_id, tokens in claims.holds.items():
             self._tokens[job_id] = tokens
             for token in tokens:
+                if token not in self._jobs_under:
+                    self._since[token] = now
                 self._jobs_under[token] = self._jobs_under.get(token, 0) + 1
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
@@ -63,6 +87,7 @@ class Leases:
             self._jobs_under[token] -= 1
             if not self._jobs_under[token]:
                 del self._jobs_under[token]
+                self._since.pop(token, None)
                 self._free.append(token)
 
     async def give_back(self) -> None:
@@ -79,6 +104,8 @@ class Leases:
         asked = dict(self._held)
         if not asked:
             return Renewed([], [])
+        now = asyncio.get_running_loop().time()
+        self._look_for_stuck(now)
         found = await self._store.renew(
             self._worker,
             list(asked.items()),
@@ -86,9 +113,38 @@ class Leases:
             list(self._jobs_under),
             int(self._token_lease_s * 1000),
         )
+        if now - self._extended_at > LATE * self._lease_s:
+            self._tell_late(now - self._extended_at)
+        self._extended_at = now
         # Meanwhile a job may have ended, and may even be here again under another fence.
         held = {job_id for job_id, fence in self._held.items() if asked.get(job_id) == fence}
         return Renewed(
             [job_id for job_id in found.lost if job_id in held],
             [job_id for job_id in found.cancel if job_id in held],
         )
+
+    def _tell_late(self, passed_s: float) -> None:
+        self.note("late_renewals")
+        log.warning(
+            "leases of %g s were renewed after %.1f s: loop or database are slow",
+            self._lease_s,
+            passed_s,
+            extra={"event": "worker.late_renewal", "passed_ms": round(passed_s * 1000)},
+        )
+
+    def _look_for_stuck(self, now: float) -> None:
+        """Tell once of each token that is held for long."""
+        for token in [each for each, since in self._since.items() if now - since > STUCK_S]:
+            del self._since[token]
+            self.note("stuck_tokens")
+            log.warning(
+                "the token of queue %s, workspace %s is held for over %g s",
+                token.queue,
+                token.workspace,
+                STUCK_S,
+                extra={
+                    "event": "worker.stuck_token",
+                    "queue": token.queue,
+                    "workspace": token.workspace,
+                },
+            )

@@ -30,7 +30,7 @@ from duly.loops.caution import Caution
 from duly.loops.consequences import Consequences
 from duly.loops.ends import Ends
 from duly.loops.job_context import Bench, Interruption
-from duly.loops.leases import Leases
+from duly.loops.leases import Leases, Note
 from duly.loops.patience import Backoff, Signal, in_loop
 from duly.loops.slots import Slot
 from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
@@ -142,6 +142,10 @@ class Worker:
         self._leaving = Signal()
         self._is_stopping = False
         self._turns = 0
+
+    def count_with(self, note: Note) -> None:
+        """Let somebody count what should not happen."""
+        self._leases.note = note
 
     def stop(self) -> None:
         """Claim nothing more; let handlers end for a while, then give the rest back."""

@@ -46,6 +46,10 @@ _COUNTERS = {
     "rescued": ("duly_lease_rescues", "Jobs whose lease ended unrenewed"),
     "promoted": ("duly_jobs_promoted", "Waiting jobs whose time came"),
     "pruned": ("duly_jobs_pruned", "Jobs that were removed after their time"),
+    "prune_runs": ("duly_prune_runs", "Steps of retention, whatever they removed"),
+    "prune_failures": ("duly_prune_failures", "Steps of retention that failed"),
+    "late_renewals": ("duly_lease_renewals_late", "Renewals after 90 % of a lease had passed"),
+    "stuck_tokens": ("duly_tokens_stuck", "Tokens that were held for over a minute"),
 }
 
 
