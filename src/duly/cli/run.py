@@ -17,7 +17,7 @@ from duly.cli.log_lines import begin_logging, log_options
 from duly.loops import WorkerOptions, WorkerStuck
 
 if TYPE_CHECKING:
-    from duly.server.serving import Serving
+    from duly.server.serving import Listening
 
 ROLES = ("planner", "worker", "keeper", "api")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +39,13 @@ _working = _options(
     click.option("--lease", default=30.0, show_default=True, help="Seconds a job is ours."),
     click.option("--drain", default=30.0, show_default=True, help="Seconds to end when stopped."),
 )
+_probed = _options(
+    click.option(
+        "--health",
+        metavar="HOST:PORT",
+        help="Answer /healthz, /readyz and /metrics there, and nothing else.",
+    ),
+)
 _serving = _options(
     click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen."),
     click.option("--port", default=8787, show_default=True, help="0 takes a free one."),
@@ -51,6 +58,7 @@ _serving = _options(
 @click.option("--roles", default=",".join(ROLES), show_default=True, help="What to run here.")
 @_serving
 @_working
+@_probed
 @log_options
 @explain_failures
 def run(application: str, roles: str, **words: Any) -> None:
@@ -76,6 +84,7 @@ def run(application: str, roles: str, **words: Any) -> None:
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
 @_working
+@_probed
 @log_options
 @explain_failures
 def worker(application: str, **words: Any) -> None:
@@ -84,12 +93,14 @@ def worker(application: str, **words: Any) -> None:
     \b
     Examples:
       duly worker reminders:app --queue mail --slots 32
+      duly worker reminders:app --health 0.0.0.0:8788 --log json
     """
     _run(application, {"worker", "keeper"}, words)
 
 
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
+@_probed
 @log_options
 @explain_failures
 def planner(application: str, **words: Any) -> None:
@@ -120,8 +131,9 @@ def serve(application: str, **words: Any) -> None:
 def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     begin_logging(words["log_form"], words["log_level"])
     app = find_app(application)
-    server = _server(app, words) if "api" in roles else None
-    others = () if server is None else (server,)
+    others = [_server(app, words)] if "api" in roles else []
+    if words.get("health"):
+        others.append(_probing(app, words["health"]))
     options: WorkerOptions | bool = False
     if "worker" in roles:
         options = WorkerOptions(
@@ -136,11 +148,11 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     try:
         asyncio.run(_serve(app, options, "keeper" in roles, "planner" in roles, *others))
     finally:
-        if server is not None:
-            server.close()
+        for each in others:
+            each.close()
 
 
-def _server(app: Duly, words: dict[str, Any]) -> Serving:
+def _server(app: Duly, words: dict[str, Any]) -> Listening:
     # Only those who serve wait for the import.
     from duly.server.serving import Address, Serving
 
@@ -150,6 +162,17 @@ def _server(app: Duly, words: dict[str, Any]) -> Serving:
     if link is not None:
         click.echo(f"duly: sign in once, within an hour: {link}", err=True)
     return server
+
+
+def _probing(app: Duly, where: str) -> Listening:
+    from duly.server.serving import Address, probing
+
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"--health has {where!r}; write it as HOST:PORT, as in 0.0.0.0:8788")
+    made = probing(app, Address(host.strip("[]"), int(port)))
+    click.echo(f"duly: probes and metrics at {made.url}", err=True)
+    return made
 
 
 async def _serve(

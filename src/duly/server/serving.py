@@ -15,10 +15,14 @@ from typing import Protocol
 from urllib.parse import quote
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from duly.errors import InvalidInput
 from duly.server.app import Application, Surface
 from duly.server.dashboard import dashboard_app
+from duly.server.health import Probes
+from duly.server.metrics import Metrics
 from duly.server.operator_auth import AuthOptions, OperatorAuth
 from duly.server.operators import Operator
 from duly.server.pages import Glass
@@ -45,18 +49,13 @@ class Address:
     """Let everybody on this machine in without a sign-in."""
 
 
-class Serving:
-    """The server of one process."""
+class Listening:
+    """An ASGI application on an address of its own."""
 
-    def __init__(self, app: Served, address: Address, settings: Settings | None = None) -> None:
-        settings = Settings.from_environment() if settings is None else settings
-        development_host = address.host if address.is_development else ""
-        self.auth = OperatorAuth(AuthOptions.from_settings(settings, development_host))
-        self._dashboard = dashboard_app(app, self.auth)
-        surface = Surface(app, other=self._dashboard)
+    def __init__(self, asgi: ASGIApp, address: Address) -> None:
         self._socket = _bound(address)
         config = uvicorn.Config(
-            surface,
+            asgi,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=DRAIN_S,
@@ -71,12 +70,6 @@ class Serving:
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{port}"
 
-    def sign_in_url(self) -> str | None:
-        """A link that signs in once; None: nobody needs to, or the operators have passwords."""
-        if self.auth.is_open or self.auth.options.operators:
-            return None
-        return f"{self.url}/sign-in/link?token={quote(self.auth.make_link_token(GUEST))}"
-
     async def run(self) -> None:
         """Answer until stopped."""
         await self._server.serve(sockets=[self._socket])
@@ -86,9 +79,38 @@ class Serving:
         self._socket.close()
 
     def stop(self) -> None:
+        """End after what is being answered."""
+        self._server.should_exit = True
+
+
+def probing(app: Glass, address: Address, settings: Settings | None = None) -> Listening:
+    """Probes and metrics alone, for a process that is asked for nothing else."""
+    settings = Settings.from_environment() if settings is None else settings
+    auth = OperatorAuth(AuthOptions.from_settings(settings, ""))
+    routes = [*Probes(app).routes, *Metrics(app, auth).routes]
+    return Listening(Starlette(routes=routes), address)
+
+
+class Serving(Listening):
+    """The server of one process: API and dashboard."""
+
+    def __init__(self, app: Served, address: Address, settings: Settings | None = None) -> None:
+        settings = Settings.from_environment() if settings is None else settings
+        development_host = address.host if address.is_development else ""
+        self.auth = OperatorAuth(AuthOptions.from_settings(settings, development_host))
+        self._dashboard = dashboard_app(app, self.auth)
+        super().__init__(Surface(app, other=self._dashboard), address)
+
+    def sign_in_url(self) -> str | None:
+        """A link that signs in once; None: nobody needs to, or the operators have passwords."""
+        if self.auth.is_open or self.auth.options.operators:
+            return None
+        return f"{self.url}/sign-in/link?token={quote(self.auth.make_link_token(GUEST))}"
+
+    def stop(self) -> None:
         """End the streams, then the server after what is being answered."""
         self._dashboard.state.live.close()
-        self._server.should_exit = True
+        super().stop()
 
 
 class _Server(uvicorn.Server):
