@@ -26,7 +26,7 @@ WRITES = {
     "worker",
 }
 """Commands that are not for reading."""
-NO_DATABASE = {"completion", "explain", "schema check", "schema print"}
+NO_DATABASE = {"completion", "explain", "operator hash", "schema check", "schema print"}
 """Commands that read no jobs and no schedules."""
 
 

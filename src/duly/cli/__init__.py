@@ -13,6 +13,7 @@ from duly.cli.health import doctor, health
 from duly.cli.jobs import jobs
 from duly.cli.locks import locks
 from duly.cli.occurrences import occurrences
+from duly.cli.operator import operator
 from duly.cli.queues import queues
 from duly.cli.run import planner, run, serve, worker
 from duly.cli.schedule_steps import STEPS
@@ -49,6 +50,7 @@ for _command in (
     jobs,
     locks,
     occurrences,
+    operator,
     planner,
     queues,
     run,

@@ -27,7 +27,7 @@ MAX_PASSWORD = 1_024
 _COST, _BLOCK, _PARALLEL = 15, 8, 1
 _MIN_COST, _MAX_COST = 10, 20
 _LENGTH = 32
-_NOT_A_HASH = "a password hash is not one that hash_password() makes"
+_NOT_A_HASH = "a password hash is not one that `duly operator hash` makes"
 _SEPARATOR = "."
 
 
@@ -62,8 +62,8 @@ def parse_operators(text: str) -> tuple[Operator, ...]:
         role, _, password_hash = rest.partition(":")
         if not password_hash:
             raise InvalidInput(
-                f"operator {name!r} (DULY_OPERATORS); write name:role:hash, with a hash from "
-                "hash_password()"
+                f"operator {name!r} (DULY_OPERATORS); write name:role:hash, as printed by "
+                "`duly operator hash`"
             )
         if name in found:
             raise InvalidInput(f"operator {name!r} (DULY_OPERATORS) is named twice")

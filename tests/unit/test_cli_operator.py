@@ -1,0 +1,102 @@
+"""`duly operator hash`: from a password that nobody sees to the line of a setting."""
+
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from duly.cli import main
+from duly.server.operators import find_operator, parse_operators
+from duly.settings import Settings
+
+DULY = str(Path(sys.executable).with_name("duly"))
+PASSWORD = "correct horse battery"  # noqa: S105
+
+
+def hashed(*words: str, said: str = PASSWORD) -> Result:
+    return CliRunner().invoke(main, ["operator", "hash", *words], input=said)
+
+
+@pytest.mark.parametrize("said", [PASSWORD, f"{PASSWORD}\n", f"{PASSWORD}\r\nmore\n"])
+def test_the_line_lets_the_operator_in(said: str) -> None:
+    result = hashed("ada", "--role", "viewer", said=said)
+    assert (result.exit_code, result.stderr) == (0, "")
+    name, _, value = result.stdout.strip().partition("=")
+    found = parse_operators(Settings.from_environment({name: value}).operators)
+    ada = find_operator(found, "ada", PASSWORD)
+    assert ada is not None
+    assert (ada.role, ada.may_act) == ("viewer", False)
+    assert find_operator(found, "ada", "correct horse") is None
+
+
+def test_an_operator_may_act_unless_said_otherwise() -> None:
+    (ada,) = parse_operators(hashed("ada").stdout.strip().partition("=")[2])
+    assert ada.may_act
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "words_said"),
+    [
+        (("ada",), "", "the password is empty"),
+        (("ada",), "\n", "the password is empty"),
+        (("ada",), "seven77", "8 to 1024"),
+        (("a,b",), PASSWORD, "neither a comma nor a colon"),
+        (("a:b",), PASSWORD, "neither a comma nor a colon"),
+        (("",), PASSWORD, "operator"),
+        (("ada", "--role", "root"), PASSWORD, "viewer"),
+        ((), PASSWORD, "NAME"),
+    ],
+)
+def test_what_would_let_nobody_in_is_refused(
+    words: tuple[str, ...], said: str, words_said: str
+) -> None:
+    result = hashed(*words, said=said)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words_said in result.stderr
+
+
+def typed(*answers: str) -> tuple[int, str, str]:
+    """The command at a terminal: exit code, what it printed, and what stood on the screen."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [DULY, "operator", "hash", "ada"],
+        stdin=theirs,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    screen = b""
+    for answer in answers:
+        # The space comes when typing is no longer shown; before that it would be thrown away.
+        while not screen.endswith(b": "):
+            screen += os.read(ours, 1_000)
+        os.write(ours, f"{answer}\n".encode())
+        screen += b"|"
+    printed, _ = process.communicate(timeout=30)
+    with suppress(OSError):  # the other side is closed
+        while more := os.read(ours, 1_000):
+            screen += more
+    os.close(ours)
+    return process.returncode, printed, screen.decode()
+
+
+def test_a_password_that_is_typed_is_not_shown() -> None:
+    code, printed, screen = typed(PASSWORD, PASSWORD)
+    assert code == 0
+    assert find_operator(parse_operators(printed.strip().partition("=")[2]), "ada", PASSWORD)
+    assert "Password" in screen
+    assert "horse" not in screen + printed
+
+
+def test_a_slip_is_asked_about_again() -> None:
+    code, printed, screen = typed(PASSWORD, "correct house", PASSWORD, PASSWORD)
+    assert code == 0
+    assert "do not match" in screen
+    assert find_operator(parse_operators(printed.strip().partition("=")[2]), "ada", PASSWORD)
