@@ -35,6 +35,8 @@ class Erased:
     occurrences: int = 0
     events: int = 0
     """Of its schedules, and facts about others' things that named it."""
+    audit: int = 0
+    """Entries that lost the owner's names; that somebody did something stays."""
     keys: int = 0
     running: int = 0
     """Jobs asked to stop: they are still there, so erase once more when they have ended."""
@@ -48,6 +50,7 @@ class Erased:
             self.jobs + other.jobs,
             self.occurrences + other.occurrences,
             self.events + other.events,
+            self.audit + other.audit,
             self.keys + other.keys,
             self.running + other.running,
             other.cursor,
@@ -82,6 +85,10 @@ class Owner:
         is_member = scope.startswith("user:") and self.scope.startswith("workspace:")
         return workspace == self.workspace and (scope == "system" or is_member)
 
+    def is_named_in(self, target: str) -> bool:
+        """Whether an audit entry's target spells out a schedule of the owner."""
+        return target.startswith("schedule:") and f"/{self.scope}/" in target
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerRetention:
@@ -91,9 +98,15 @@ class LedgerRetention:
     """Occurrences; at least LEDGER_MS, within which a backfill asks what has run."""
     events_ms: int = 30 * DAY_MS
     """Facts about schedules."""
+    audit_ms: int = 400 * DAY_MS
+    """Who did what: over a year, so that a yearly review finds the last one."""
 
     def __post_init__(self) -> None:
-        for what, least in (("ledger_ms", LEDGER_MS), ("events_ms", DAY_MS)):
+        for what, least in (
+            ("ledger_ms", LEDGER_MS),
+            ("events_ms", DAY_MS),
+            ("audit_ms", DAY_MS),
+        ):
             if type(found := getattr(self, what)) is not int or found < least:
                 raise InvalidInput(f"{what} is {found!r}; allowed: whole numbers from {least} on")
 
@@ -105,6 +118,7 @@ class LedgerPruned(NamedTuple):
     events: int
     cursor: str | None
     """Where to go on; None: everything was looked at."""
+    audit: int = 0
 
 
 class ZoneMove(NamedTuple):
@@ -143,15 +157,16 @@ class UpkeepStore(Protocol):
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
         """Remove what an owner left, at most `limit` of each kind, and look at so many rows.
 
-        Schedules go as delete_schedule() says, then documents, jobs with their events, keys,
-        ledger and schedule events. A running job is asked to stop and stays. Of other owners'
+        Audit entries about its things lose their target and detail. Schedules go as
+        delete_schedule() says, then documents, jobs with their events, keys, ledger and schedule
+        events. A running job is asked to stop and stays. Of other owners'
         things nothing changes but the name of who acted on them. InvalidInput for the system.
         """
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
-        """Remove closed occurrences and facts kept long enough, at most `limit` of each.
+        """Remove closed occurrences, facts and audit entries kept long enough, `limit` of each.
 
         Never, of a schedule that exists: its newest occurrence, one at or after its next time,
         any while it counts its runs, nor its newest fact of each kind.
@@ -168,6 +183,17 @@ class UpkeepStore(Protocol):
         The right time is the first after the ledger's last and after now; a time that has come is
         left alone. The step that ends the walk stores `rules` as zone_rules(), where given.
         """
+
+
+def target_id(target: str, kind: str) -> str | None:
+    """The id in an audit entry's target `kind:id`; None where it is about something else."""
+    found, _, rest = target.partition(":")
+    return rest if found == kind and rest and "/" not in rest else None
+
+
+def erased_target(target: str) -> str:
+    """What is left of a target: its kind."""
+    return f"{target.partition(':')[0]}:{ERASED}"
 
 
 def check_cursor(cursor: str | None, kinds: tuple[str, ...]) -> tuple[str, str]:

@@ -111,6 +111,28 @@ class ErasesByNameOfWorkspace(MemoryStore):
         return await super().erase(scope, cursor=cursor, limit=limit)
 
 
+class KeepsNamesInTheAudit(BrokenErase):
+    def spoil(self) -> None:
+        self._tables.audit = self.before.audit
+
+
+class RemovesFromTheAudit(BrokenErase):
+    def spoil(self) -> None:
+        kept = [entry for entry in self._tables.audit if entry.detail != ERASED]
+        self._tables.audit = kept
+
+
+class KeepsNamesOfTheGoneInTheAudit(BrokenErase):
+    """Forgets whose a deleted schedule was."""
+
+    def spoil(self) -> None:
+        standing = {f"schedule:{each.id}" for each in self.before.schedules()}
+        self._tables.audit = [
+            now if was.target in standing else was
+            for was, now in zip(self.before.audit, self._tables.audit, strict=True)
+        ]
+
+
 class BrokenPrune(MemoryStore):
     """Base of those that hide from a step of prune_ledger() what should hold it back."""
 
@@ -151,7 +173,7 @@ class PrunesTooSoon(MemoryStore):
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
-        young = replace(retention, events_ms=86_400_000)
+        young = replace(retention, events_ms=86_400_000, audit_ms=86_400_000)
         object.__setattr__(young, "ledger_ms", 86_400_000)
         return await super().prune_ledger(young, limit, cursor)
 
@@ -251,6 +273,14 @@ BROKEN_UPKEEP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (LetsRunningJobsRun, "test_running_jobs_are_asked_to_stop"),
         (ErasesTheSystem, "test_system_and_nonsense_are_refused"),
         (ErasesByNameOfWorkspace, "test_names_that_look_like_others_take_nothing"),
+        (KeepsNamesInTheAudit, "test_entries_about_an_erased_owner_lose_its_names"),
+        (RemovesFromTheAudit, "test_entries_about_an_erased_owner_lose_its_names"),
+        (KeepsNamesOfTheGoneInTheAudit, "test_entries_about_deleted_schedules_lose_the_names"),
+        (ErasesWithoutLimit, "test_names_leave_the_audit_in_bounded_steps"),
+        (PrunesTooSoon, "test_old_entries_of_the_audit_go"),
+        (PrunesNothing, "test_old_entries_of_the_audit_go"),
+        (PrunesNothing, "test_audit_has_a_retention_of_its_own"),
+        (PrunesWithoutLimit, "test_entries_of_the_audit_go_in_bounded_steps"),
         (PrunesTheNewest, "test_newest_of_a_schedule_stays"),
         (PrunesTheNewest, "test_newest_of_each_kind_stays"),
         (PrunesWhatComesAgain, "test_times_to_be_planned_again_stay"),

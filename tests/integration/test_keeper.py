@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from duly.app import Duly
 from duly.errors import BackendUnavailable
 from duly.flows import Flow
+from duly.glass_store import AuditEntry
 from duly.job_store import MAX_SWEEP, ClaimRequest, Retention, WorkerInfo
 from duly.jobs import JobState, WorkerId
 from duly.loops import Keeper, KeeperOptions
@@ -55,6 +57,18 @@ async def test_ended_jobs_are_looked_for_less_often() -> None:
         for _ in range(3):
             await keeper.run_once()
         assert (store.count("release_expired"), store.count("prune")) == (3, 1)
+
+
+@in_loop
+async def test_the_audit_is_kept_for_over_a_year() -> None:
+    clock = ManualClock(START)
+    async with Duly("memory:", clock=clock) as app:
+        await app.admin.glass.record(AuditEntry("ada", "queue.pause", "queue:mail"))
+        clock.advance(days=400)
+        assert (await app.keeper().run_once()).audit == 0
+        clock.advance(milliseconds=1)
+        assert (await app.keeper().run_once()).audit == 1
+        assert await app.admin.glass.audit() == []
 
 
 class Endless:

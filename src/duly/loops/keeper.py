@@ -65,6 +65,8 @@ class Kept:
     """Facts about schedules, removed."""
     moved: int = 0
     """Next times that new zone rules moved."""
+    audit: int = 0
+    """Entries about who did what, removed."""
 
 
 class Keeper:
@@ -117,6 +119,7 @@ class Keeper:
             sum(each.occurrences for each in ledger),
             sum(each.events for each in ledger),
             await self._follow_zones(now),
+            sum(each.audit for each in ledger),
         )
 
     async def _prune_ledger(self, cursor: str | None) -> LedgerPruned:

@@ -10,7 +10,15 @@ from duly.store import ScheduleKey
 from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.memory import job_moves, schedules
 from duly.stores.memory.tables import Tables
-from duly.upkeep_store import ERASED, MAX_ERASE, Erased, Owner, check_cursor
+from duly.upkeep_store import (
+    ERASED,
+    MAX_ERASE,
+    Erased,
+    Owner,
+    check_cursor,
+    erased_target,
+    target_id,
+)
 
 _WITHDRAWN = "its owner is erased"
 
@@ -29,6 +37,43 @@ def erase(tables: Tables, now_ms: int, scope: str, cursor: str | None, limit: in
     for job_id in running:
         job_moves.cancel(tables, now_ms, job_id, None, _WITHDRAWN)
     return Erased(running=len(running))
+
+
+def _audit(tables: Tables, _now_ms: int, owner: Owner, limit: int) -> Erased:
+    """First, while it can be seen whose the things are that entries are about."""
+    schedules, jobs = _own_ids(tables, owner), _own_jobs(tables, owner)
+    named = 0
+    for place, entry in enumerate(tables.audit):
+        target = entry.target
+        is_own = (
+            owner.is_named_in(target)
+            or target_id(target, "schedule") in schedules
+            or target_id(target, "job") in jobs
+        )
+        clean = entry
+        if is_own and entry.detail != ERASED:
+            clean = replace(entry, target=erased_target(target), detail=ERASED)
+        if entry.by == owner.scope:
+            clean = replace(clean, by=ERASED)
+        if clean != entry and named < limit:
+            named += 1
+            tables.audit[place] = clean
+    return Erased(audit=named)
+
+
+def _own_jobs(tables: Tables, owner: Owner) -> set[str]:
+    jobs = (job for job, _ in tables.jobs.values())
+    return {job.id for job in jobs if owner.has_job(job.scope, job.workspace)}
+
+
+def _own_ids(tables: Tables, owner: Owner) -> set[str]:
+    """Schedules of the owner: stored, or gone and known by their ledger or by who made them."""
+    scopes = {each.id: str(each.scope) for each in tables.schedules()}
+    own = {each for each, scope in scopes.items() if scope == owner.scope}
+    ledger = (entry.occurrence for entry in tables.ledger.values())
+    own |= {each.schedule_id for each in ledger if each.scope == owner.scope}
+    made = (each for each in tables.events if each.kind == "created" and each.by == owner.scope)
+    return {*own, *(each.schedule_id for each in made if each.schedule_id not in scopes)}
 
 
 def _events_of_schedules(tables: Tables, _now_ms: int, owner: Owner, limit: int) -> Erased:
@@ -144,6 +189,7 @@ def _tokens(tables: Tables, _now_ms: int, owner: Owner, _limit: int) -> Erased:
 
 
 _KINDS: tuple[Callable[[Tables, int, Owner, int], Erased], ...] = (
+    _audit,
     _events_of_schedules,
     _schedules,
     _index_rows,

@@ -103,7 +103,8 @@ class GlassVerbs(ReadVerbs):
         """Keep who did what."""
         check_audit(entry)
         with self._transaction() as (tables, now_ms):
-            kept = replace(entry, seq=len(tables.audit) + 1, at_ms=now_ms)
+            last = tables.audit[-1].seq if tables.audit else 0
+            kept = replace(entry, seq=last + 1, at_ms=now_ms)
             tables.audit.append(kept)
             return kept
 

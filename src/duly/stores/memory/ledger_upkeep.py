@@ -22,9 +22,16 @@ def prune_ledger(
     for key in occurrences[:limit]:
         del tables.ledger[key]
     gone = set(events[:limit])
+    entries = [each.seq for each in tables.audit if each.at_ms < now_ms - retention.audit_ms]
+    tables.audit = [each for each in tables.audit if each.seq not in entries[:limit]]
     tables.events = [event for place, event in enumerate(tables.events) if place not in gone]
-    is_over = len(occurrences) <= limit and len(events) <= limit
-    return LedgerPruned(len(occurrences[:limit]), len(gone), None if is_over else "again:")
+    is_over = max(len(occurrences), len(events), len(entries)) <= limit
+    return LedgerPruned(
+        len(occurrences[:limit]),
+        len(gone),
+        None if is_over else "again:",
+        audit=len(entries[:limit]),
+    )
 
 
 def _old_occurrences(tables: Tables, edge_ms: int) -> list[tuple[ScheduleId, int]]:

@@ -17,6 +17,7 @@ from duly.jobs import FINAL, JobId, JobState
 from duly.store import ScheduleKey
 from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import job_moves, rows
+from duly.stores.sql.audit_upkeep import forget_in_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.ledger_upkeep import existing
@@ -44,6 +45,12 @@ def erase(db: Db, scope: str, cursor: str | None, limit: int) -> Erased:
     kinds = list(_KINDS)
     following = kinds[kinds.index(kind) + 1 :]
     return erased + Erased(cursor=f"{following[0]}:[]" if following else None)
+
+
+def _audit(db: Db, owner: Owner, after: Place, limit: int) -> Done:
+    """First, while it can be seen whose the things are that entries are about."""
+    named, last = forget_in_audit(db, owner, after[0] if after else 0, limit)
+    return Erased(audit=named), None if last is None else [last]
 
 
 def _schedules(db: Db, owner: Owner, _: Place, limit: int) -> Done:
@@ -285,6 +292,7 @@ def _forget(db: Db, schedule_ids: Iterable[str | None], limit: int) -> int:
 
 
 _KINDS: dict[str, Callable[[Db, Owner, Place, int], Done]] = {
+    "audit": _audit,
     "schedules": _schedules,
     "index_rows": _index_rows,
     "documents": _documents,

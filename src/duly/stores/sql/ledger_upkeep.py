@@ -13,6 +13,7 @@ from sqlalchemy import delete
 
 from duly.job_store import MAX_SWEEP
 from duly.stores.checks import check_limit
+from duly.stores.sql.audit_upkeep import prune_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 from duly.upkeep_store import LedgerPruned, LedgerRetention, check_cursor
@@ -38,11 +39,13 @@ _HAS_NEWER = (
 def prune_ledger(
     db: Db, retention: LedgerRetention, limit: int, cursor: str | None
 ) -> LedgerPruned:
-    """One step: occurrences first, then facts."""
+    """One step: occurrences first, then facts, then the audit."""
     check_limit(limit, MAX_SWEEP)
-    kind, place = check_cursor(cursor, ("ledger", "events"))
+    kind, place = check_cursor(cursor, ("ledger", "events", "audit"))
     if kind == "ledger":
         return _prune_occurrences(db, retention, limit, place)
+    if kind == "audit":
+        return prune_audit(db, retention, limit, int(place or 0))
     return _prune_events(db, retention, limit, int(place or 0))
 
 
@@ -132,7 +135,7 @@ def _prune_events(db: Db, retention: LedgerRetention, limit: int, after: int) ->
     for chunk in chunks(gone):
         db.connection.execute(delete(table).where(table.c.seq.in_(chunk)))
     is_over = len(page) < limit or len(old) < len(page)
-    return LedgerPruned(0, len(gone), None if is_over else f"events:{page[-1].seq}")
+    return LedgerPruned(0, len(gone), "audit:0" if is_over else f"events:{page[-1].seq}")
 
 
 def existing(db: Db, schedule_ids: Iterable[str]) -> set[str]:

@@ -36,14 +36,15 @@ SKIP = Policies(misfire=Misfire("skip"))
 
 async def prune(store: Store, limit: int = 1_000) -> LedgerPruned:
     """Every step there is; gives the sum."""
-    occurrences = events = 0
+    occurrences = events = audit = 0
     cursor: str | None = None
     for _ in range(STEPS):
         step = await store.prune_ledger(KEPT, limit, cursor)
-        assert max(step[:2]) <= limit
+        assert max(step.occurrences, step.events, step.audit) <= limit
         occurrences, events, cursor = occurrences + step[0], events + step[1], step.cursor
+        audit += step.audit
         if cursor is None:
-            return LedgerPruned(occurrences, events, None)
+            return LedgerPruned(occurrences, events, None, audit)
     raise AssertionError(f"not at the end after {STEPS} steps, but at {cursor}")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from duly.testing.conformance.upkeep_audit import AuditUpkeepCases
 from duly.testing.conformance.upkeep_erase import EraseCases
 from duly.testing.conformance.upkeep_events import EventRetentionCases
 from duly.testing.conformance.upkeep_ledger import LedgerRetentionCases
 from duly.testing.conformance.upkeep_zones import RecomputeCases
 
 
-class UpkeepConformance(EraseCases, LedgerRetentionCases, EventRetentionCases, RecomputeCases):
+class UpkeepConformance(
+    EraseCases, LedgerRetentionCases, EventRetentionCases, AuditUpkeepCases, RecomputeCases
+):
     """Every promise of UpkeepStore."""
