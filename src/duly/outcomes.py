@@ -85,9 +85,10 @@ def decide(job: LeasedJob, outcome: Outcome, chance: float = 0.0) -> Finish:
     made_by = job.schedule_id
     match outcome:
         case Succeeded():
-            state, result = JobState.SUCCEEDED, outcome.result
+            # By position: the usual end, and names would double what it costs.
+            ended, result = JobState.SUCCEEDED, outcome.result
             return Finish(
-                job.id, job.fence, state, "succeeded", unpaid, result=result, schedule_id=made_by
+                job.id, job.fence, ended, "succeeded", unpaid, None, None, result, None, made_by
             )
         case Failed(error, is_final, timed_out):
             status: AttemptStatus = "timed_out" if timed_out else "failed"

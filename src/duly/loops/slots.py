@@ -37,7 +37,10 @@ class Slot:
         self.bench = bench
         self._admission = admission
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._own: asyncio.Task[object] | None = None
+        """The one that serves this slot, job after job."""
         self._task: asyncio.Task[object] | None = None
+        """The same while a handler may be cancelled."""
         self._alarm: asyncio.TimerHandle | None = None
         self._ends_at = 0.0
         self.job: LeasedJob | None = None
@@ -72,7 +75,9 @@ class Slot:
         self.job, self.context = job, context
         self._set_alarm(job.timeout_ms / 1000)
         try:
-            outcome = await self._admit(action, job, context)
+            outcome = None
+            if job.schedule_id is not None:
+                outcome = await self._admit(action, job, context)
             # An authorize that swallows its cancelling must not get the handler started.
             if outcome is None and context.interruption is None:
                 outcome = await self._call(action, job, context)
@@ -98,7 +103,7 @@ class Slot:
     async def _admit(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
         """Ask whether a schedule's job may run; if so, find what its handler may want to know."""
         admission = self._admission
-        if job.schedule_id is None or admission is None:
+        if admission is None:
             return None
         refused = await self._await(admission.denied(job), context)
         if refused is None and action.takes_context and context.interruption is None:
@@ -115,13 +120,13 @@ class Slot:
         return _DONE if result is None else Succeeded(_encoded(result))
 
     async def _await(self, call: Awaitable[T], context: JobContext) -> T:
-        self._task = task = asyncio.current_task(self._loop)
+        self._task = self._own
         try:
             return await call
         finally:
             self._task = None
-            if context.interruption is not None and task is not None:
-                task.uncancel()
+            if context.interruption is not None and self._own is not None:
+                self._own.uncancel()
 
     async def _in_thread(self, call: Callable[[], object]) -> object:
         # A thread cannot be cancelled, so the slot waits until the function returns.
@@ -139,7 +144,7 @@ class Slot:
     def _set_alarm(self, seconds: float) -> None:
         """One alarm goes from job to job: moved only when it would ring too late."""
         if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop, self._own = asyncio.get_running_loop(), asyncio.current_task()
         self._ends_at = self._loop.time() + seconds
         if self._alarm is None or self._alarm.when() > self._ends_at:
             if self._alarm is not None:

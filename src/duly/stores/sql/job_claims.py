@@ -7,7 +7,7 @@ that there is nothing to sweep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -135,13 +135,12 @@ class _Claim:
         if free is not None:
             numbers, self._slots[queue] = free[: len(jobs)], free[len(jobs) :]
             slots = tokens.lease_slots(self._db, self._request, queue, numbers, self._look.now_ms)
-        for position, job in enumerate(jobs):
-            if held or slots:
+        if held or slots:
+            for position, job in enumerate(jobs):
                 self.holds[job.id] = held + tuple(slots[position : position + 1])
-            if job.careful:
-                self._careful_room -= 1
-            else:
-                self._room -= 1
+        careful = sum([job.careful for job in jobs])
+        self._careful_room -= careful
+        self._room -= len(jobs) - careful
         scheduled = [job.id for job in jobs if job.schedule_id is not None]
         ledger.follow_jobs(self._db, scheduled, JobState.PROCESSING)
         self.jobs += jobs
@@ -219,11 +218,11 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     void: set[Lease] = set()
     # An attempt ends once: of two words about it the first counts.
     first_words = {_lease(each): each for each in reversed(finishes)}
-    for _, group in groupby(sorted(first_words.values(), key=_shape), key=_shape):
-        alike = list(group)
+    shapes = _by_shape(first_words.values())
+    for alike in shapes:
         check_finish(alike[0])
         void.update(_end(db, alike))
-    if any(each.state not in FINAL for each in finishes):
+    if any(alike[0].state not in FINAL for alike in shapes):
         db.dialect.tell(db, {"queue:*"})  # they are waited for again
     if not void and len(first_words) == len(finishes):
         return []
@@ -271,9 +270,17 @@ def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
         if fences.get(each.job_id) == each.fence
     ]
     done = {_lease(each) for each in ends}
-    for _, group in groupby(sorted(ends, key=_shape), key=_shape):
-        done.difference_update(_end(db, list(group)))
+    for alike in _by_shape(ends):
+        done.difference_update(_end(db, alike))
     return done
+
+
+def _by_shape(finishes: Iterable[Finish]) -> list[list[Finish]]:
+    """Those that one statement can store, together."""
+    shapes: dict[tuple[str, str, int, str, bool], list[Finish]] = {}
+    for shape, run in groupby(finishes, key=_shape):
+        shapes.setdefault(shape, []).extend(run)
+    return [shapes[shape] for shape in sorted(shapes)]
 
 
 def _shape(each: Finish) -> tuple[str, str, int, str, bool]:

@@ -6,15 +6,20 @@ Thousands of values as one text cost the driver far less than as a list of param
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 
 def numbers_array(numbers: Sequence[int | None]) -> str:
     """Numbers for a CAST to bigint[] or integer[]."""
-    return "{" + ",".join(["NULL" if each is None else str(each) for each in numbers]) + "}"
+    return "{" + str(list(numbers))[1:-1].replace("None", "NULL") + "}"
 
 
 def texts_array(texts: Sequence[str | None]) -> str:
-    """Texts for a CAST to text[]."""
+    """Texts for a CAST to text[]; where none is special, which one look tells, as they are."""
+    if texts and None not in texts:
+        joined = '","'.join(cast(Sequence[str], texts))
+        if "\\" not in joined and joined.count('"') == 2 * (len(texts) - 1):
+            return f'{{"{joined}"}}'
     return "{" + ",".join(["NULL" if each is None else _quoted(each) for each in texts]) + "}"
 
 

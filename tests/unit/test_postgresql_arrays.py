@@ -1,0 +1,29 @@
+"""Arrays as PostgreSQL writes them: what is special is quoted, however many are not."""
+
+import pytest
+
+from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
+
+
+@pytest.mark.parametrize(
+    ("texts", "written"),
+    [
+        ([], "{}"),
+        (["a"], '{"a"}'),
+        (["a", "b,c", ""], '{"a","b,c",""}'),
+        (["a", None], '{"a",NULL}'),
+        (['say "a"', "b"], r'{"say \"a\"","b"}'),
+        (['","', "b"], r'{"\",\"","b"}'),
+        (["a\\b"], r'{"a\\b"}'),
+    ],
+)
+def test_texts(texts: list[str | None], written: str) -> None:
+    assert texts_array(texts) == written
+
+
+@pytest.mark.parametrize(
+    ("numbers", "written"),
+    [([], "{}"), ([7], "{7}"), ([1, -2, None], "{1, -2, NULL}")],
+)
+def test_numbers(numbers: list[int | None], written: str) -> None:
+    assert numbers_array(numbers) == written
