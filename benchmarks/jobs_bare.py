@@ -1,7 +1,7 @@
 """The limit: psycopg running the statements of a claim and of its end, and nothing else.
 
-`enqueue URL JOBS`, or `work URL JOBS OPTIONS`. The same rows, indexes and events as Duly's own
-worker writes, without buffer, handlers, leases to renew or anybody to tell.
+`enqueue URL JOBS`, or `work URL JOBS OPTIONS`. The same rows and indexes as Duly's own worker
+writes, the history in them, without buffer, handlers, leases to renew or anybody to tell.
 """
 
 from __future__ import annotations
@@ -16,38 +16,26 @@ import psycopg
 from benchmarks.jobs_ours import enqueue
 from benchmarks.jobs_peer_calls import Calls, end_with_parent
 
-TAKE = """
+NOW = "(SELECT (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint)"
+TAKE = f"""
 WITH picked AS MATERIALIZED (
-    SELECT id FROM duly_jobs WHERE state = 'queued' AND queue = 'default' AND careful = 0
-        AND run_at_ms <= (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint
+    SELECT ctid AS spot FROM duly_jobs WHERE state = 'queued' AND queue = 'default'
+        AND careful = 0 AND run_at_ms <= {NOW}
     ORDER BY place, id LIMIT %s FOR UPDATE SKIP LOCKED
-), taken AS (
-    UPDATE duly_jobs SET state = 'processing', fence = fence + 1, events = events + 1,
-        worker = 'bare', lease_until_ms =
-            (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint + 30000
-    WHERE id = ANY(ARRAY(SELECT id FROM picked)) RETURNING id, fence, events, input
-), told AS (
-    INSERT INTO duly_job_events (job_id, seq, at_ms, state, attempt, actor)
-    SELECT id, events, (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint, 'processing',
-        fence, 'bare' FROM taken
 )
-SELECT id, fence, input FROM taken
+UPDATE duly_jobs SET state = 'processing', fence = fence + 1, events = events + 1,
+    worker = 'bare', claimed_at_ms = {NOW}, lease_until_ms = {NOW} + 30000
+WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, fence, input
 """
-END = """
+END = f"""
 WITH f AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::integer[]) AS f (id, fence)
-), ended AS (
-    UPDATE duly_jobs AS j SET state = 'succeeded', events = events + 1, attempts = attempts + 1,
-        worker = NULL, lease_until_ms = NULL,
-        finished_at_ms = (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint
-    FROM f
-    WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
-        AND j.state = 'processing'
-    RETURNING j.id, j.fence, j.events
 )
-INSERT INTO duly_job_events (job_id, seq, at_ms, state, attempt)
-SELECT id, events, (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint, 'succeeded', fence
-FROM ended
+UPDATE duly_jobs AS j SET state = 'succeeded', events = events + 1, attempts = attempts + 1,
+    lease_until_ms = NULL, finished_at_ms = {NOW}
+FROM f
+WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
+    AND j.state = 'processing'
 """
 
 

@@ -162,7 +162,7 @@ HUEY = Peer(
 )
 DONE = (
     "SELECT NOT EXISTS (SELECT FROM (SELECT state FROM duly_jobs ORDER BY id DESC LIMIT 5000) "
-    "AS youngest WHERE state <> 'succeeded') AND (SELECT count(*) FROM duly_job_events "
+    "AS youngest WHERE state <> 'succeeded') AND (SELECT count(*) FROM duly_jobs "
     "WHERE state = 'succeeded') >= {jobs}"
 )
 

@@ -84,7 +84,9 @@ def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: 
     ended_well = sum(event.state is JobState.SUCCEEDED for event in events)
     if job.state not in FINAL or (ended_well and not started.ends):
         verdict.lost += 1
-    if ended_well > 1 or max(started.starts.values(), default=0) > 1:
+    # A success stored over another is counted, and the row tells of one.
+    is_overwritten = job.state is JobState.SUCCEEDED and job.events > len(events)
+    if ended_well > 1 or is_overwritten or max(started.starts.values(), default=0) > 1:
         verdict.doubled += 1
     claims = {event.attempt for event in events if event.state is JobState.PROCESSING}
     if unknown := set(started.starts) - claims:

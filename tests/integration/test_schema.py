@@ -297,7 +297,7 @@ def test_commands(url: str) -> None:
     checked = runner.invoke(main, ["schema", "check", url])
     assert (checked.exit_code, "duly schema init" in checked.output) == (3, True)
     made = runner.invoke(main, ["schema", "init", url])
-    names = ("index", "jobs", "ledger", "turns", "dispatch", "reads", "audit", "upkeep")
+    names = ("index", "jobs", "ledger", "turns", "dispatch", "reads", "audit", "upkeep", "claims")
     steps = "".join(f"applied {number:04} {name}\n" for number, name in enumerate(names, 1))
     assert (made.exit_code, made.output) == (0, steps)
     again = runner.invoke(main, ["schema", "upgrade", url])

@@ -10,7 +10,12 @@ import pytest
 from sqlalchemy import Connection, Engine, Table, create_engine, inspect, select
 from sqlalchemy.engine import make_url
 
+from duly.events import Attempt
+from duly.jobs import JobId, JobState, LeasedJob, NewJob, WorkerId, retry_text
+from duly.outcomes import Failed, decide
+from duly.retries import RetryPolicy
 from duly.stores import open_store
+from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.migrate import migrations, record_statement
 from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
@@ -112,3 +117,69 @@ def test_every_earlier_version_becomes_the_newest(pair: Pair, version: int) -> N
     assert shape(old) == shape(new)
     for engine in (old, new):
         engine.dispose()
+
+
+JOB = JobId("job_1")
+ADA = WorkerId("worker-ada")
+
+
+def add_job(connection: Connection, state: JobState, **columns: Any) -> None:
+    """A job in its first attempt, or after it, as releases wrote it before schema version 9."""
+    tables = make_tables()
+    path = [JobState.QUEUED, JobState.PROCESSING, state]
+    path = path[: path.index(state) + 1]
+    row = full_row(NewJob(id=JOB, action="a.b"), 1_000)
+    row |= {"state": state.value, "fence": 1, "events": len(path)} | columns
+    connection.execute(tables.jobs.insert().values(row))
+    for number, each in enumerate(path, 1):
+        is_claim = each is JobState.PROCESSING
+        event = {"job_id": JOB, "seq": number, "at_ms": number * 1_000, "state": each.value}
+        event |= {"attempt": min(number - 1, 1), "actor": ADA if is_claim else None}
+        connection.execute(tables.job_events.insert().values(event))
+
+
+async def history(
+    url: str, *ends: LeasedJob, is_deleted: bool = False
+) -> list[tuple[int, str, str | None]]:
+    """What is told of the job, after its attempt failed for good or it was deleted."""
+    store = open_store(url)
+    try:
+        for job in ends:
+            assert await store.finish([decide(job, Failed("no", is_final=True))]) == []
+        if is_deleted:
+            await store.delete_job(JOB, by="ops")
+        newest = (await store.job_events(JOB))[-1]
+        assert await store.job_events(JOB, limit=1) == [newest]
+        (attempt,) = await store.job_attempts(JOB)
+        assert attempt[:4] == Attempt(JOB, 1, ADA, 2_000, None, None, None)[:4]
+        return [(each.seq, each.state.value, each.actor) for each in await store.job_events(JOB)]
+    finally:
+        await store.close()
+
+
+def leased() -> LeasedJob:
+    words = ("a.b", "null", "default", "system", "system", 0, 1, 0, 1, retry_text(RetryPolicy()))
+    return LeasedJob(JOB, *words, 1_000, 0, 0, None, None, None)
+
+
+@pytest.mark.parametrize("claimed_at_ms", [None, 7], ids=["older", "beside"])
+def test_what_older_releases_wrote_is_told_once(pair: Pair, claimed_at_ms: int | None) -> None:
+    """`beside`: an older release claims again what this one has claimed before."""
+    begun = [(1, "queued", None), (2, "processing", ADA)]
+    for url, state, columns in (
+        (pair.old, JobState.PROCESSING, {"worker": ADA, "lease_until_ms": 1 << 50}),
+        (pair.new, JobState.SUCCEEDED, {"finished_at_ms": 3_000}),
+    ):
+        engine = engine_of(url)
+        with engine.begin() as connection:
+            make_version(connection, url, 8)
+        upgrade_schema(url)
+        with engine.begin() as connection:
+            add_job(connection, state, claimed_at_ms=claimed_at_ms, **columns)
+        engine.dispose()
+    succeeded = [*begun, (3, "succeeded", None)]
+    assert asyncio.run(history(pair.new)) == succeeded
+    assert asyncio.run(history(pair.new, is_deleted=True)) == [*succeeded, (4, "deleted", "ops")]
+    assert asyncio.run(history(pair.old)) == begun
+    ended = [*begun, (3, "failed", None), (4, "dead", None)]
+    assert asyncio.run(history(pair.old, leased())) == ended

@@ -1,13 +1,46 @@
-"""Station 7: a transition, written with its event."""
+"""Station 7: a transition, written with its event.
+
+The events of an attempt that runs, or that succeeded, need no rows of their own: the job's row says
+all of it. They are written down where the job goes on from there, before the row says something
+else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from duly.events import AttemptStatus
+from sqlalchemy import Row
+
+from duly.events import AttemptStatus, JobEvent
 from duly.jobs import FINAL, JobState
 from duly.stores.sql.db import Db
+
+IN_THE_ROW = frozenset({JobState.PROCESSING, JobState.SUCCEEDED})
+"""States whose attempt is told by the job's row alone."""
+ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms"
+
+
+def attempt_events(row: Row[Any]) -> list[JobEvent]:
+    """What the ATTEMPT columns of a job tell; nothing where older code has written it down."""
+    if row.state not in IN_THE_ROW or row.claimed_at_ms is None:
+        return []
+    is_ended = row.state == JobState.SUCCEEDED
+    number = row.events - is_ended
+    begun = JobState.PROCESSING
+    events = [JobEvent(row.id, number, row.claimed_at_ms, begun, row.fence, row.worker, None)]
+    if is_ended:
+        end = JobState.SUCCEEDED
+        events.append(JobEvent(row.id, row.events, row.finished_at_ms, end, row.fence, None, None))
+    return events
+
+
+def write_attempts(db: Db, ids: Sequence[str]) -> None:
+    """Write down what only the rows of these jobs tell; to call before they move on."""
+    rows = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id IN :ids", ids=list(ids))
+    events = [event._asdict() for row in rows for event in attempt_events(row)]
+    if events:
+        db.connection.execute(db.dialect.insert_or_ignore(db.tables.job_events), events)
 
 
 def move(

@@ -19,11 +19,9 @@ from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
-from duly.stores.sql.job_events import move
+from duly.stores.sql.job_events import move, write_attempts
 from duly.stores.sql.job_rows import job_of
 from duly.turns import Unstarted, decide_late
-
-_NO_LEASE = "worker = NULL, lease_until_ms = NULL"
 
 
 def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
@@ -39,8 +37,9 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     by_path: dict[tuple[JobState, ...], list[str]] = defaultdict(list)
     for row in lost:
         by_path[decide_loss(row)].append(row.id)
+    write_attempts(db, [row.id for row in lost])
     for path, ids in sorted(by_path.items()):
-        sets = _NO_LEASE
+        sets = "lease_until_ms = NULL"
         if path[-1] is JobState.QUEUED:
             sets += ", careful = 1"
         elif path[-1] is JobState.DEAD:
@@ -196,6 +195,7 @@ def delete_job(
     if not may_go(job.state, JobState.DELETED):
         return JobRefused(job_id, job.state)
     emptied = "input = 'null', result = NULL, error = NULL, progress = NULL, metadata = NULL"
+    write_attempts(db, [job_id])
     move(db, [job_id], [JobState.DELETED], emptied, actor=by, reason=reason)
     ledger.follow_jobs(db, [job_id], JobState.DELETED)
     turns.give_back(db, [(job.schedule_id, job_id)])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Row
 
-from duly.events import Attempt, JobEvent
+from duly.events import Attempt, AttemptStatus, JobEvent
 from duly.job_store import JobCount, JobFilter
-from duly.jobs import FINAL, Job, JobId, JobState, retry_from
+from duly.jobs import FINAL, Job, JobId, JobState, WorkerId, retry_from
 from duly.stores.checks import check_limit
 from duly.stores.sql.db import Db
+from duly.stores.sql.job_events import ATTEMPT, attempt_events
 
 EVENT = ", ".join(JobEvent._fields)
 
@@ -36,7 +37,8 @@ def job_of(row: Row[Any]) -> Job:
         events=found["events"],
         retry=retry_from(found["retry"]),
         timeout_ms=found["timeout_ms"],
-        worker=found["worker"],
+        # The row of an ended job remembers who ran it, for its events.
+        worker=found["worker"] if found["state"] == JobState.PROCESSING else None,
         lease_until_ms=found["lease_until_ms"],
         cancel_asked=bool(found["cancel_asked"]),
         key=found["idempotency_key"],
@@ -100,31 +102,34 @@ def count_jobs(db: Db) -> list[JobCount]:
 def job_events(db: Db, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
     """What happened to a job."""
     check_limit(limit)
-    rows = db.run(
-        f"SELECT {EVENT} FROM {{p}}job_events WHERE job_id = :id ORDER BY seq DESC LIMIT :limit",
-        id=job_id,
-        limit=limit,
-    ).all()
-    return [JobEvent(*row)._replace(state=JobState(row.state)) for row in reversed(rows)]
+    return _events(db, job_id, "ORDER BY seq DESC LIMIT :limit", limit=limit)[-limit:]
 
 
 def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
     """The tries of a job: each is a claim's event and the one that ended it."""
     check_limit(limit)
-    rows = db.run(
-        "SELECT state, attempt, at_ms, actor, reason, COALESCE(ended_as, state) AS status "
-        "FROM {p}job_events WHERE job_id = :id AND attempt > "
-        "(SELECT MAX(attempt) FROM {p}job_events WHERE job_id = :id) - :limit ORDER BY seq",
-        id=job_id,
-        limit=limit,
-    )
+    newest = "AND attempt > (SELECT fence FROM {p}jobs WHERE id = :id) - :limit ORDER BY seq DESC"
     found: dict[int, Attempt] = {}
-    for row in rows:
-        number = row.attempt
-        if row.state == JobState.PROCESSING:
-            found[number] = Attempt(job_id, number, row.actor, row.at_ms, None, None, None)
+    for event in _events(db, job_id, newest, limit=limit):
+        number = event.attempt
+        if event.state == JobState.PROCESSING:
+            worker = WorkerId(event.actor or "")
+            found[number] = Attempt(job_id, number, worker, event.at_ms, None, None, None)
         elif number in found and found[number].status is None:
+            status = event.ended_as or cast(AttemptStatus, event.state.value)
             found[number] = found[number]._replace(
-                ended_at_ms=row.at_ms, status=row.status, error=row.reason
+                ended_at_ms=event.at_ms, status=status, error=event.reason
             )
     return list(found.values())
+
+
+def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
+    """Events from the table, read from the newest on, and after them what the job's row tells."""
+    row = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id = :id", id=job_id).first()
+    if row is None:
+        return []
+    statement = f"SELECT {EVENT} FROM {{p}}job_events WHERE job_id = :id {which}"
+    rows = db.run(statement, id=job_id, **values).all()
+    told = [JobEvent(*each)._replace(state=JobState(each.state)) for each in reversed(rows)]
+    newest = told[-1].seq if told else 0
+    return told + [each for each in attempt_events(row) if each.seq > newest]

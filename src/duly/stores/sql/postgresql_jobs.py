@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from duly.jobs import FINAL, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql.db import tuples
+from duly.stores.sql.job_events import IN_THE_ROW
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
 from duly.stores.sql.postgresql_copy import copy_jobs, copy_occurrences
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from duly.stores.sql.job_claims import Take
 
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
+_NOW = "(SELECT {now})"
+"""The clock, worked out once for a statement and not for each of its rows."""
 
 
 def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
@@ -38,34 +42,34 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     if request.actions is not None:
         values["actions"] = list(request.actions)
     statement = _take(take.workspace is not None, request.actions is not None)
-    return tuples(db.run(statement, **values))
+    # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
+    taken = sorted(tuples(db.run(statement, **values)), key=_by_place)
+    return (row[:-1] for row in taken)
+
+
+_by_place = itemgetter(-1, 0)
 
 
 @lru_cache(maxsize=4)
 def _take(by_workspace: bool, by_action: bool) -> str:
-    terms = "state = 'queued' AND queue = :queue AND run_at_ms <= {now}"
+    terms = f"state = 'queued' AND queue = :queue AND run_at_ms <= {_NOW}"
     terms += " AND workspace = :workspace" if by_workspace else ""
     terms += " AND action = ANY(CAST(:actions AS text[]))" if by_action else ""
-    pick = f"SELECT id, place FROM {{p}}jobs WHERE {terms}"
+    pick = f"SELECT ctid AS spot, place, id FROM {{p}}jobs WHERE {terms}"
     order = "ORDER BY place, id"
     return f"""
         WITH plain AS MATERIALIZED (
             {pick} AND careful = 0 {order} LIMIT :plain FOR UPDATE SKIP LOCKED
         ), careful AS MATERIALIZED (
             {pick} AND careful = 1 {order} LIMIT :careful FOR UPDATE SKIP LOCKED
-        ), taken AS (
-            UPDATE {{p}}jobs AS j SET state = 'processing', fence = fence + 1,
-                events = events + 1, attempts = attempts + careful, worker = :worker,
-                lease_until_ms = {{now}} + :lease_ms
-            WHERE id = ANY(ARRAY(
-                SELECT id FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
-                {order} LIMIT :most))
-            RETURNING {_LEASED}, j.events, j.place
-        ), told AS (
-            INSERT INTO {{p}}job_events (job_id, seq, at_ms, state, attempt, actor)
-            SELECT id, events, {{now}}, 'processing', fence, :worker FROM taken
         )
-        SELECT {", ".join(LeasedJob._fields)} FROM taken {order}
+        UPDATE {{p}}jobs AS j SET state = 'processing', fence = fence + 1, events = events + 1,
+            attempts = attempts + careful, worker = :worker, claimed_at_ms = {_NOW},
+            lease_until_ms = {_NOW} + :lease_ms
+        WHERE ctid = ANY(ARRAY(
+            SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
+            {order} LIMIT :most))
+        RETURNING {_LEASED}, place
     """
 
 
@@ -76,8 +80,9 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
         "ids": texts_array([each.job_id for each in finishes]),
         "fences": numbers_array([each.fence for each in finishes]),
         "charge": first.charge,
-        "ended_as": None if first.status == first.state else first.status,
     }
+    if first.state not in IN_THE_ROW:
+        values["ended_as"] = None if first.status == first.state else first.status
     # What no job of the batch has need not travel.
     given: dict[str, str] = {}
     if any(each.result is not None for each in finishes):
@@ -101,18 +106,18 @@ _ARRAYS = {"results": "text[]", "errors": "text[]", "delays": "bigint[]"}
 def _end_statement(state: str, via: str | None, is_released: bool, given: frozenset[str]) -> str:
     result = "f.results" if "results" in given else "NULL"
     error = "f.errors" if "errors" in given else "CAST(NULL AS text)"
-    sets = f"state = '{state}', events = events + {1 if via is None else 2}"
+    steps = 1 if via is None else 2
+    sets = f"state = '{state}', events = events + {steps}"
     if "delays" in given:
-        sets += ", place = place + {now} + f.delays - run_at_ms, run_at_ms = {now} + f.delays"
+        sets += f", place = place + {_NOW} + f.delays - run_at_ms, run_at_ms = {_NOW} + f.delays"
     if state in FINAL:
-        sets += ", finished_at_ms = {now}"
+        sets += f", finished_at_ms = {_NOW}"
     if not is_released:
         sets += f", result = {result}, error = {error}"
-    passed = ""
-    if via is not None:
-        passed = (
-            f"UNION ALL SELECT id, events - 1, {{now}}, '{via}', fence, error, :ended_as FROM ended"
-        )
+    told, returned = "", "j.id, j.fence"
+    if state not in IN_THE_ROW:
+        told = _told(state, via, steps)
+        returned += f", j.events, j.worker, j.claimed_at_ms, {error} AS error"
     names = sorted(given)
     arrays = "".join(f", CAST(:{name} AS {_ARRAYS[name]})" for name in names)
     return f"""
@@ -120,19 +125,32 @@ def _end_statement(state: str, via: str | None, is_released: bool, given: frozen
             SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:fences AS integer[]){arrays})
                 AS f ({", ".join(["id", "fence", *names])})
         ), ended AS (
-            UPDATE {{p}}jobs AS j SET {sets}, attempts = attempts + :charge,
-                worker = NULL, lease_until_ms = NULL
+            UPDATE {{p}}jobs AS j SET {sets}, attempts = attempts + :charge, lease_until_ms = NULL
             FROM f
             WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
                 AND j.state = 'processing'
                 {"" if state in FINAL else "AND j.cancel_asked = 0"}
-            RETURNING j.id, j.fence, j.events, {error} AS error
-        ), told AS (
-            INSERT INTO {{p}}job_events (job_id, seq, at_ms, state, attempt, reason, ended_as)
-            SELECT id, events, {{now}}, '{state}', fence, error, :ended_as FROM ended {passed}
-        )
-        SELECT id, fence FROM f EXCEPT SELECT id, fence FROM ended
+            RETURNING {returned}
+        ){told}
+        SELECT id, fence FROM f WHERE (SELECT count(*) FROM ended) < (SELECT count(*) FROM f)
+            AND NOT EXISTS (SELECT FROM ended WHERE ended.id = f.id AND ended.fence = f.fence)
     """
+
+
+def _told(state: str, via: str | None, steps: int) -> str:
+    """The events of an attempt that leaves its job's row: its start, and what ended it."""
+    passed = ""
+    if via is not None:
+        passed = f"""UNION ALL SELECT id, events - 1, {_NOW}, '{via}', fence, NULL, error, :ended_as
+            FROM ended"""
+    return f""", told AS (
+            INSERT INTO {{p}}job_events
+                (job_id, seq, at_ms, state, attempt, actor, reason, ended_as)
+            SELECT id, events - {steps}, claimed_at_ms, 'processing', fence, worker, NULL, NULL
+            FROM ended WHERE claimed_at_ms IS NOT NULL
+            UNION ALL SELECT id, events, {_NOW}, '{state}', fence, NULL, error, :ended_as FROM ended
+            {passed} ON CONFLICT DO NOTHING
+        )"""
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:

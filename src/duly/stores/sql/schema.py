@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 PREFIX = "duly_"
 
 
@@ -213,6 +213,7 @@ def _job_columns() -> list[Column[object]]:
         _text("policies", nullable=True),
         _text("turn", nullable=True),
         _whole("in_line"),
+        _ms("claimed_at_ms", nullable=True),
     ]
 
 

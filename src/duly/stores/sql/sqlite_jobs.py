@@ -16,6 +16,7 @@ from sqlalchemy import Row
 from duly.jobs import FINAL, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql.db import tuples
+from duly.stores.sql.job_events import IN_THE_ROW
 from duly.stores.sql.job_inserts import first_event, full_row
 
 if TYPE_CHECKING:
@@ -45,19 +46,12 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     ids = json.dumps([row.id for row in picked])
     db.run(
         "UPDATE {p}jobs SET state = 'processing', fence = fence + 1, events = events + 1, "
-        "attempts = attempts + careful, worker = :worker, lease_until_ms = :until_ms "
-        "WHERE id IN (SELECT value FROM json_each(:ids))",
-        ids=ids,
-        worker=request.worker,
-        until_ms=now_ms + request.lease_ms,
-    )
-    db.run(
-        "INSERT INTO {p}job_events (job_id, seq, at_ms, state, attempt, actor) "
-        "SELECT id, events, :now_ms, 'processing', fence, :worker FROM {p}jobs "
-        "WHERE id IN (SELECT value FROM json_each(:ids))",
+        "attempts = attempts + careful, worker = :worker, claimed_at_ms = :now_ms, "
+        "lease_until_ms = :until_ms WHERE id IN (SELECT value FROM json_each(:ids))",
         ids=ids,
         worker=request.worker,
         now_ms=now_ms,
+        until_ms=now_ms + request.lease_ms,
     )
     leased = db.run(
         f"SELECT {_LEASED} FROM json_each(:ids) AS picked "
@@ -83,7 +77,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     now_ms = db.now_ms()
     by_lease = {(each.job_id, each.fence): each for each in finishes}
     standing = db.run(
-        "SELECT j.id, j.fence, j.events FROM json_each(:ids) AS f "
+        "SELECT j.id, j.fence, j.events, j.worker, j.claimed_at_ms FROM json_each(:ids) AS f "
         "CROSS JOIN {p}jobs AS j ON j.id = f.value WHERE j.state = 'processing' "
         + ("" if first.state in FINAL else "AND j.cancel_asked = 0"),
         ids=json.dumps(list({each.job_id for each in finishes})),
@@ -109,18 +103,33 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
             for each in ends
         ],
     )
+    if first.state not in IN_THE_ROW:
+        many(_TELL.format(prefix=prefix), _told(rows, ends, now_ms))
+    return list(void)
+
+
+_TELL = """
+    INSERT OR IGNORE INTO {prefix}job_events
+        (job_id, seq, at_ms, state, attempt, actor, reason, ended_as)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list[tuple[Any, ...]]:
+    """The events of attempts that leave their jobs' rows: the start, and what ended it."""
+    first = ends[0]
     path = [state.value for state in (first.via, first.state) if state is not None]
     ended_as = None if first.status == first.state else first.status
-    many(
-        f"INSERT INTO {prefix}job_events (job_id, seq, at_ms, state, attempt, reason, ended_as) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (row.id, row.events + step, now_ms, state, row.fence, end.error, ended_as)
-            for row, end in zip(rows, ends, strict=True)
-            for step, state in enumerate(path, 1)
-        ],
-    )
-    return list(void)
+    starts = [
+        (row.id, row.events, row.claimed_at_ms, "processing", row.fence, row.worker, None, None)
+        for row in rows
+        if row.claimed_at_ms is not None
+    ]
+    return starts + [
+        (row.id, row.events + step, now_ms, state, row.fence, None, end.error, ended_as)
+        for row, end in zip(rows, ends, strict=True)
+        for step, state in enumerate(path, 1)
+    ]
 
 
 def _end(prefix: str, first: Finish) -> str:
@@ -132,7 +141,7 @@ def _end(prefix: str, first: Finish) -> str:
         sets += ", place = place + ?3 - run_at_ms, run_at_ms = ?3"
     if first.status != "released":
         sets += ", result = ?4, error = ?5"
-    return f"UPDATE {prefix}jobs SET {sets}, worker = NULL, lease_until_ms = NULL WHERE id = ?6"
+    return f"UPDATE {prefix}jobs SET {sets}, lease_until_ms = NULL WHERE id = ?6"
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:

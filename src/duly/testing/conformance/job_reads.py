@@ -5,18 +5,50 @@ from __future__ import annotations
 import pytest
 
 from duly.errors import InvalidInput
+from duly.events import Attempt, JobEvent
 from duly.job_store import JobCount, JobFilter, QueueSettings
 from duly.jobs import JobId, JobState
-from duly.outcomes import Released
+from duly.outcomes import LEASE_EXPIRED, Failed, Released, Succeeded
 from duly.store import MAX_PAGE, Store
-from duly.testing.conformance.job_samples import a_job, bring_to, claim_one, claimed, end, insert
+from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import (
+    ADA,
+    BOB,
+    LEASE_MS,
+    a_job,
+    bring_to,
+    claim_one,
+    claimed,
+    end,
+    insert,
+)
 from duly.testing.conformance.samples import HOUR_MS, START_MS
 from duly.testing.conformance.suite import StoreConformance, case
+
+A = JobId("a")
 
 
 async def listed(store: Store, which: JobFilter) -> list[str]:
     """The ids of a filter."""
     return [job.id for job in await store.list_jobs(which)]
+
+
+def _long_life() -> list[JobEvent]:
+    """The events of a job that failed, was lost, succeeded and was deleted."""
+    lost_at_ms = START_MS + 3_000 + LEASE_MS
+    s = JobState
+    return [
+        JobEvent(A, 1, START_MS, s.QUEUED, 0, None, None),
+        JobEvent(A, 2, START_MS + 1_000, s.PROCESSING, 1, ADA, None),
+        JobEvent(A, 3, START_MS + 2_000, s.FAILED, 1, None, "no luck", "failed"),
+        JobEvent(A, 4, START_MS + 2_000, s.RETRYING, 1, None, "no luck", "failed"),
+        JobEvent(A, 5, START_MS + 3_000, s.QUEUED, 1, None, None),
+        JobEvent(A, 6, START_MS + 3_000, s.PROCESSING, 2, BOB, None),
+        JobEvent(A, 7, lost_at_ms, s.QUEUED, 2, None, LEASE_EXPIRED, "lost"),
+        JobEvent(A, 8, lost_at_ms, s.PROCESSING, 3, ADA, None),
+        JobEvent(A, 9, lost_at_ms + 1_000, s.SUCCEEDED, 3, None, None),
+        JobEvent(A, 10, lost_at_ms + 2_000, s.DELETED, 3, "ops", "old"),
+    ]
 
 
 class JobReadCases(StoreConformance):
@@ -95,6 +127,38 @@ class JobReadCases(StoreConformance):
         assert [each.seq for each in await store.job_events(JobId("a"), limit=3)] == [9, 10, 11]
         attempts = await store.job_attempts(JobId("a"), limit=2)
         assert [each.number for each in attempts] == [4, 5]
+
+    @case
+    async def test_a_long_life_is_told_whole(self, store: Store, clock: ManualClock) -> None:
+        """Failed, lost, succeeded, deleted: at each step nothing of those before is gone."""
+        told = _long_life()
+        await insert(store, a_job())
+        seen = [await store.job_events(A)]
+        clock.advance(seconds=1)
+        job = await claim_one(store, ADA)
+        seen.append(await store.job_events(A))
+        clock.advance(seconds=1)
+        await end(store, job, Failed("no luck"))
+        seen.append(await store.job_events(A))
+        clock.advance(seconds=1)
+        await claim_one(store, BOB, lease_ms=LEASE_MS)
+        seen.append(await store.job_events(A))
+        clock.advance(milliseconds=LEASE_MS)
+        job = await claim_one(store, ADA)
+        seen.append(await store.job_events(A))
+        clock.advance(seconds=1)
+        await end(store, job, Succeeded())
+        seen.append(await store.job_events(A))
+        clock.advance(seconds=1)
+        await store.delete_job(A, by="ops", reason="old")
+        seen.append(await store.job_events(A))
+        assert seen == [told[:known] for known in (1, 2, 4, 6, 8, 9, 10)]
+        lost_at_ms = START_MS + 3_000 + LEASE_MS
+        assert await store.job_attempts(A) == [
+            Attempt(A, 1, ADA, START_MS + 1_000, START_MS + 2_000, "failed", "no luck"),
+            Attempt(A, 2, BOB, START_MS + 3_000, lost_at_ms, "lost", LEASE_EXPIRED),
+            Attempt(A, 3, ADA, lost_at_ms, lost_at_ms + 1_000, "succeeded", None),
+        ]
 
     @case
     async def test_pages_of_jobs_have_bounds(self, store: Store) -> None:

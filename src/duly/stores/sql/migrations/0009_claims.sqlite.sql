@@ -1,0 +1,1 @@
+ALTER TABLE {p}jobs ADD COLUMN claimed_at_ms INTEGER;
