@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from markupsafe import Markup
 
 _SHAPES = {
@@ -75,6 +77,7 @@ _LOOKS = {
 _UNKNOWN = ("calm", "dot")
 
 
+@lru_cache(maxsize=256)
 def icon(name: str, size: int = 16) -> Markup:
     """A sign; it says nothing that the text beside it does not."""
     return Markup(
