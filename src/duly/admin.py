@@ -41,7 +41,7 @@ from duly.jobs import Job, JobId, JobState, check_text
 from duly.schedule_admin import ScheduleAdmin, Which
 from duly.scopes import Scope
 from duly.secret_names import EVERY
-from duly.store import ReconcileReport, Store
+from duly.store import IndexHealth, ReconcileReport, Store
 from duly.upkeep_store import Erased, Recomputed
 from duly.why import Answer
 from duly.wishes import granted, no_such_job
@@ -95,6 +95,16 @@ class Admin:
         """One page of jobs, newest first; `before` is the last id of the page before."""
         found = await self._store.list_jobs(which, before=before, limit=limit)
         return [self._view(job) for job in found]
+
+    async def job_page(
+        self, which: JobFilter = EVERY_JOB, *, before: JobId | None = None, limit: int = PAGE
+    ) -> tuple[list[JobView], JobId | None]:
+        """The same for a page that may not wait: of what a bounded look found, and where it ended.
+
+        Whatever the filter, some thousand jobs are looked at; None: there are no more.
+        """
+        found = await self._store.search_jobs(which, before=before, limit=limit)
+        return [self._view(job) for job in found.jobs], found.next_before
 
     async def job(self, job_id: JobId) -> JobDetail:
         """One job with its events and attempts; NotFound where there is none."""
@@ -277,15 +287,15 @@ class Admin:
                 return view_lock(lock)
         raise NotFound(f"nobody holds lock {name!r}; `duly locks list` shows who holds which")
 
-    async def health(self, *, alive_ms: int = ALIVE_MS) -> Health:
-        """What is wrong, if anything."""
+    async def health(self, *, alive_ms: int = ALIVE_MS, index: IndexHealth | None = None) -> Health:
+        """What is wrong, if anything. Counts the whole index, unless it is told of it."""
         workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
         vitals = Vitals(
             now_ms=await self._store.now_ms(),
-            index=await self._store.index_health(),
+            index=index or await self._store.index_health(),
             workers_alive=sum(each.is_alive for each in workers),
             workers=len(workers),
-            counts=await self._store.count_jobs(),
+            states=await self._store.count_states(),
             queues=await self._store.list_queues(),
         )
         return judge(vitals)

@@ -65,9 +65,9 @@ def forecast(upcoming: Upcoming, length: int = DAY_MINUTES) -> Forecast:
             fires[place] += rows
     rules = Counter(map(_rule, upcoming.sample))
     steps = max(MIN_STEPS, MAX_STEPS // max(1, len(rules)))
-    is_estimate = upcoming.stride > 1
+    is_estimate = upcoming.is_estimate or upcoming.share > 1
     for rule, rows in rules.items():
-        is_whole = _follow(rule, rows * upcoming.stride, (start_ms, fires), steps)
+        is_whole = _follow(rule, rows * upcoming.share, (start_ms, fires), steps)
         is_estimate = is_estimate or not is_whole
     return Forecast(start_ms, tuple(round(each) for each in fires), is_estimate, upcoming.rows)
 
@@ -76,7 +76,7 @@ def _rule(row: IndexRow) -> _Rule:
     return _Rule(row.trigger, row.nominal_ms, row.run_at_ms - row.nominal_ms, row.runs_left)
 
 
-def _follow(rule: _Rule, weight: int, window: tuple[int, list[float]], steps: int) -> bool:
+def _follow(rule: _Rule, weight: float, window: tuple[int, list[float]], steps: int) -> bool:
     """Add the fires after the first; False where they were too many and the rest was guessed."""
     start_ms, fires = window
     end_ms = start_ms + len(fires) * MINUTE_MS

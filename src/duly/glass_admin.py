@@ -13,9 +13,9 @@ from duly.errors import DulyError
 from duly.forecast import DAY_MINUTES, Forecast, forecast
 from duly.glass_store import MINUTE_MS, AuditEntry, Glance, QueueCount, WorkspaceCount
 from duly.glass_views import Overview, minutes_of, view_next
+from duly.index_watch import IndexWatch
 from duly.job_store import QueueSettings
 from duly.jobs import JobState
-from duly.ledger_store import Lateness
 from duly.occurrences import IndexRow, trigger_of
 from duly.resources import ScheduleCollection
 from duly.store import IndexHealth, Store
@@ -36,6 +36,7 @@ class GlassAdmin:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._watch = IndexWatch(store)
 
     async def overview(self, most: int = MOST) -> Overview:
         """The whole at a glance."""
@@ -59,11 +60,12 @@ class GlassAdmin:
             quarantined=glance.quarantined,
             is_silent=glance.is_silent,
             minutes=minutes_of(ends, now_ms),
-            lateness_ms=sorted(max(0, each.late_ms) for each in lateness),
+            lateness=lateness,
             workers=len(alive),
             slots=sum(each.slots for each in alive),
             running=sum(each.running for each in alive),
             next_fires=[view_next(row) for row in rows if _is_readable(row)],
+            glance=glance,
         )
 
     async def glance(self) -> Glance:
@@ -71,19 +73,24 @@ class GlassAdmin:
         return await self._store.glance(MOST)
 
     async def index_health(self) -> IndexHealth:
-        """Count what is stored against what is indexed. Reads everything."""
-        return await self._store.index_health()
+        """What is known of the index: schedules are looked at a few thousand at a time."""
+        glance, found = await asyncio.gather(self.glance(), self._watch.look())
+        return IndexHealth(
+            active=found.active,
+            rows=found.active - found.missing,
+            missing=found.missing,
+            quarantined=glance.quarantined,
+            due=glance.due,
+            oldest_due_ms=glance.oldest[0].run_at_ms if glance.oldest else None,
+            is_whole=found.is_whole,
+        )
 
     async def forecast(self, minutes: int = DAY_MINUTES) -> Forecast:
-        """Fires per minute to come. Reads every index entry of that time."""
+        """Fires per minute to come; an estimate where many schedules come."""
         now_ms = await self._store.now_ms()
         upcoming = await self._store.upcoming(now_ms + minutes * MINUTE_MS)
         # Thousands of trigger steps: not on the loop that serves everybody.
         return await asyncio.to_thread(forecast, upcoming, minutes)
-
-    async def lateness(self, limit: int = 1_000) -> list[Lateness]:
-        """How late schedules' jobs began, of those that ended last."""
-        return await self._store.recent_lateness(limit)
 
     async def states(self, most: int = MOST) -> Mapping[JobState, int]:
         """Jobs by state, each counted up to `most`."""

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from duly.jobs import JobState
+from duly.job_store import JobFilter
+from duly.jobs import Job, JobId, JobState
 from duly.occurrences import IndexRow
 
 MAX_COUNT = 100_000
 """No count goes further than this."""
 MAX_SAMPLE = 5_000
+OLDEST = 100
+"""Rows that glance() gives."""
 MAX_AUDIT_TEXT = 2_000
 MINUTE_MS = 60_000
 ENDS = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
@@ -54,6 +57,25 @@ class EndCount(NamedTuple):
     jobs: int
 
 
+class JobPage(NamedTuple):
+    """Some jobs, newest first."""
+
+    jobs: Sequence[Job]
+    next_before: JobId | None
+    """Where the next page begins; None: there is none."""
+
+
+class IndexStretch(NamedTuple):
+    """What a look at some documents found."""
+
+    active: int
+    """Schedules among them that have a next time."""
+    missing: int
+    """Of these, those without an index row."""
+    last_id: str | None
+    """Where the next look begins; None: these were the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Upcoming:
     """Index rows whose run time comes before an instant."""
@@ -62,13 +84,19 @@ class Upcoming:
     minutes: Sequence[tuple[int, int]]
     """(start of a minute, rows whose next run time is in it), rising; overdue ones included."""
     sample: Sequence[IndexRow]
-    """All of them, or about one in `stride`."""
-    stride: int
+    """All of them, or some that stand for all."""
+    is_estimate: bool = False
+    """The minutes follow from a part of the rows; there are too many to count."""
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """How many there are, or about how many."""
         return sum(rows for _, rows in self.minutes)
+
+    @property
+    def share(self) -> float:
+        """How many rows each of the sample stands for."""
+        return self.rows / len(self.sample) if self.sample else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +143,19 @@ class GlassStore(Protocol):
         Of those that wait for their time, scheduled or retrying, `most` are looked at together.
         """
 
+    async def search_jobs(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 100,
+        look: int = 10_000,
+    ) -> JobPage:
+        """One page of jobs by id, newest first, before an id; out of about `look` jobs at most.
+
+        A page may so hold fewer than `limit`, or none, and still say where to go on.
+        """
+
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
         """Queues in which something waits, runs or died, or that somebody spoke about, by name."""
 
@@ -126,8 +167,17 @@ class GlassStore(Protocol):
     async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
         """Jobs ended since then by minute and state, the newest `most` of each state; sorted."""
 
-    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and about `sample` of them."""
+    async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
+        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them.
+
+        Counted up to `most`; of more, about `most` are looked at and the minutes are an estimate.
+        """
+
+    async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
+        """Look at the next `limit` documents behind an id: which lack the row they should have.
+
+        From "" on, until no id comes back, it has seen every schedule.
+        """
 
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, counted up to `most`, and those due for longest."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duly.glass_store import ENDS, MINUTE_MS, EndCount
+from duly.glass_store import ENDS, MINUTE_MS, EndCount, Glance
 from duly.jobs import JobState
+from duly.ledger_store import Lateness
 from duly.occurrences import IndexRow, trigger_of
 from duly.triggers.instants import from_ms
 
@@ -52,12 +53,18 @@ class Overview:
     is_silent: bool
     minutes: Sequence[Minute]
     """The last hour, oldest first."""
-    lateness_ms: Sequence[int]
-    """Of recent occurrences, rising."""
+    lateness: Sequence[Lateness]
+    """Of recent occurrences, newest first."""
     workers: int
     slots: int
     running: int
     next_fires: Sequence[NextFire]
+    glance: Glance
+
+    @property
+    def lateness_ms(self) -> list[int]:
+        """Of recent occurrences, rising."""
+        return sorted(max(0, each.late_ms) for each in self.lateness)
 
     @property
     def ended(self) -> int:

@@ -6,11 +6,11 @@ at, good or bad, so that silence is never mistaken for health.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from duly.job_store import JobCount, QueueSettings
+from duly.job_store import QueueSettings
 from duly.jobs import JobState
 from duly.store import IndexHealth
 
@@ -38,7 +38,9 @@ class Vitals:
     index: IndexHealth
     workers_alive: int
     workers: int
-    counts: Sequence[JobCount] = ()
+    states: Mapping[JobState, int] = field(default_factory=dict)
+    """Jobs by state, each counted up to `most`."""
+    most: int = 10_000
     queues: Sequence[QueueSettings] = ()
 
 
@@ -78,6 +80,9 @@ def _index(index: IndexHealth) -> Finding:
     if index.missing:
         text = f"{index.missing} of {index.active} active schedules have no index row"
         return Finding("index", "bad", f"{text}; run duly doctor --repair")
+    if not index.is_whole:
+        text = f"{index.active} active schedules looked at so far, and each has its row"
+        return Finding("index", "ok", text)
     return Finding("index", "ok", f"{index.active} active schedules, {index.rows} index rows")
 
 
@@ -100,19 +105,27 @@ def _planning(vitals: Vitals) -> Finding:
 
 
 def _workers(vitals: Vitals) -> Finding:
-    waiting = sum(each.jobs for each in vitals.counts if each.state in _WAITING)
+    waiting = _words(vitals, *_WAITING)
     text = f"{vitals.workers_alive} of {vitals.workers} workers are alive, {waiting} jobs wait"
     if vitals.workers_alive:
         return Finding("workers", "ok", text)
-    queued = sum(each.jobs for each in vitals.counts if each.state == JobState.QUEUED)
-    return Finding("workers", "bad" if queued else "warning", f"{text}: nobody would run them")
+    is_waited_for = vitals.states.get(JobState.QUEUED)
+    return Finding(
+        "workers", "bad" if is_waited_for else "warning", f"{text}: nobody would run them"
+    )
 
 
 def _dead(vitals: Vitals) -> Finding:
-    dead = sum(each.jobs for each in vitals.counts if each.state == JobState.DEAD)
-    if dead:
-        return Finding("dead jobs", "warning", f"{dead} jobs are dead; see duly jobs list")
+    if vitals.states.get(JobState.DEAD):
+        text = f"{_words(vitals, JobState.DEAD)} jobs are dead; see duly jobs list"
+        return Finding("dead jobs", "warning", text)
     return Finding("dead jobs", "ok", "none")
+
+
+def _words(vitals: Vitals, *states: JobState) -> str:
+    """How many jobs are in these states, or that they were too many to count."""
+    counts = [vitals.states.get(state, 0) for state in states]
+    return f"{sum(counts)}{'+' if max(counts) >= vitals.most else ''}"
 
 
 def _queues(vitals: Vitals) -> Finding:

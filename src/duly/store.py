@@ -198,6 +198,8 @@ class IndexHealth:
     due: int
     """Rows whose run time has come."""
     oldest_due_ms: int | None
+    is_whole: bool = True
+    """Everything was counted; else `active`, `rows` and `missing` are of what was seen so far."""
 
     @property
     def is_healthy(self) -> bool:

@@ -2,8 +2,17 @@
 
 from dataclasses import replace
 
-from duly.glass_store import AuditEntry, EndCount, Glance, QueueCount, Upcoming
-from duly.jobs import JobState
+from duly.glass_store import (
+    AuditEntry,
+    EndCount,
+    Glance,
+    IndexStretch,
+    JobPage,
+    QueueCount,
+    Upcoming,
+)
+from duly.job_store import JobFilter
+from duly.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance import GlassConformance, StoreConformance
 
@@ -26,9 +35,55 @@ class CountsEveryEnd(MemoryStore):
 
 
 class ForgetsTheOverdue(MemoryStore):
-    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
-        found = await super().upcoming(until_ms, sample)
+    async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
+        found = await super().upcoming(until_ms, sample, most)
         return replace(found, minutes=found.minutes[1:])
+
+
+class SeesOneHalf(MemoryStore):
+    async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
+        found = await super().upcoming(until_ms, sample, most)
+        return replace(found, minutes=found.minutes[:1]) if found.is_estimate else found
+
+
+class CallsEveryRowMissing(MemoryStore):
+    async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
+        found = await super().check_index(after, limit)
+        return found._replace(missing=found.active)
+
+
+class GoesRoundForever(MemoryStore):
+    async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
+        found = await super().check_index(after, limit)
+        return found._replace(last_id=found.last_id or after)
+
+
+class LosesTheLastOfAPage(MemoryStore):
+    async def search_jobs(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 100,
+        look: int = 10_000,
+    ) -> JobPage:
+        found = await super().search_jobs(which, before=before, limit=limit, look=look)
+        return found._replace(jobs=found.jobs[:-1]) if found.next_before else found
+
+
+class StopsWhereItLooked(MemoryStore):
+    async def search_jobs(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 100,
+        look: int = 10_000,
+    ) -> JobPage:
+        newest = {job.id for job in await self.list_jobs(JobFilter(), limit=min(look, 1_000))}
+        found = await super().search_jobs(which, before=before, limit=limit, look=look)
+        seen = [job for job in found.jobs if job.id in newest]
+        return JobPage(seen, seen[-1].id if seen and found.next_before else None)
 
 
 class NeverSilent(MemoryStore):
@@ -56,6 +111,11 @@ BROKEN_GLASS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (ForgetsQueuesSpokenAbout, "test_queues_say_what_is_in_them"),
         (CountsEveryEnd, "test_ends_are_counted_by_minute"),
         (ForgetsTheOverdue, "test_rows_are_counted_by_minute"),
+        (SeesOneHalf, "test_too_many_rows_are_estimated"),
+        (CallsEveryRowMissing, "test_schedules_without_rows_are_found_bit_by_bit"),
+        (GoesRoundForever, "test_schedules_without_rows_are_found_bit_by_bit"),
+        (LosesTheLastOfAPage, "test_pages_of_jobs_follow_each_other"),
+        (StopsWhereItLooked, "test_a_bounded_look_finds_all_in_time"),
         (NeverSilent, "test_glance_sees_an_emptied_index"),
         (BelievesTheCaller, "test_entries_are_listed_newest_first"),
         (ListsEveryTarget, "test_entries_are_found_by_their_target"),

@@ -36,7 +36,7 @@ def of(rows: Sequence[IndexRow], stride: int = 1, length: int = DAY_MINUTES) -> 
     for row in rows:
         minute = row.run_at_ms // MINUTE_MS * MINUTE_MS
         minutes[minute] = minutes.get(minute, 0) + stride
-    return forecast(Upcoming(NOW_MS, sorted(minutes.items()), rows, stride), length)
+    return forecast(Upcoming(NOW_MS, sorted(minutes.items()), rows), length)
 
 
 def test_nothing_comes_of_nothing() -> None:
@@ -66,7 +66,7 @@ def test_runs_that_are_left_bound_it() -> None:
 
 def test_overdue_rows_fire_in_the_first_minute() -> None:
     late = (START_MS - 50 * MINUTE_MS, 4)
-    found = forecast(Upcoming(NOW_MS, [late], [], 1))
+    found = forecast(Upcoming(NOW_MS, [late], []))
     assert found.minutes[0] == 4
     assert found.total == 4
 

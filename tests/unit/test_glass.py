@@ -22,7 +22,7 @@ from duly.occurrences import IndexRow
 from duly.outcomes import Failed, Succeeded, decide
 from duly.plan_store import PlanRequest
 from duly.server.dashboard import dashboard_app
-from duly.server.kept import Kept
+from duly.server.kept import Kept, Shared
 from duly.server.live import Live, changes, event
 from duly.server.metrics import Metrics
 from duly.server.operator_auth import AuthOptions, OperatorAuth
@@ -70,6 +70,48 @@ def test_answers_are_kept_and_read_once_at_a_time() -> None:
         assert await asyncio.gather(*waiting) == [1, 1, 1]
         assert await kept.get(0) == 1
         assert kept.age_s is not None
+
+    asyncio.run(check())
+
+
+def test_shared_answers_are_read_once_for_all() -> None:
+    async def check() -> None:
+        reads, may_end = 0, asyncio.Event()
+
+        async def read() -> int:
+            nonlocal reads
+            reads += 1
+            await may_end.wait()
+            return reads
+
+        shared = Shared(read, for_s=1_000)
+        gone, *waiting = [asyncio.create_task(shared.get()) for _ in range(4)]
+        await asyncio.sleep(0)
+        gone.cancel()
+        may_end.set()
+        assert await asyncio.gather(*waiting) == [1, 1, 1]
+        assert await shared.get() == 1
+        shared.forget()
+        assert await shared.get() == 2
+
+    asyncio.run(check())
+
+
+def test_shared_answers_are_never_older_than_they_may_be() -> None:
+    async def check() -> None:
+        answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
+
+        async def read() -> int:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        shared = Shared(read, for_s=0)
+        assert await shared.get() == 1
+        with pytest.raises(BackendUnavailable):
+            await shared.get()
+        assert await shared.get() == 2
 
     asyncio.run(check())
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duly.health import Health, Vitals, judge
-from duly.job_store import JobCount, QueueSettings
+from duly.job_store import QueueSettings
 from duly.jobs import JobState
 from duly.store import IndexHealth
 
@@ -46,11 +46,11 @@ def test_active_schedules_and_an_empty_index_are_a_fault() -> None:
         (vitals({"due": 5, "oldest_due_ms": NOW_MS - 60_001}), "planning", "bad"),
         (vitals(workers_alive=0), "workers", "warning"),
         (
-            vitals(workers_alive=0, counts=[JobCount("q", JobState.QUEUED, 1)]),
+            vitals(workers_alive=0, states={JobState.QUEUED: 1}),
             "workers",
             "bad",
         ),
-        (vitals(counts=[JobCount("q", JobState.DEAD, 7)]), "dead jobs", "warning"),
+        (vitals(states={JobState.DEAD: 7}), "dead jobs", "warning"),
         (vitals(queues=[QueueSettings("mail", is_paused=True)]), "queues", "warning"),
     ],
 )
@@ -58,6 +58,20 @@ def test_each_fault_is_found(facts: Vitals, name: str, level: str) -> None:
     health = judge(facts)
     assert only_finding(health) == (name, level)
     assert health.level == level
+
+
+def test_counts_that_stopped_say_so() -> None:
+    states = {JobState.DEAD: 10, JobState.QUEUED: 9, JobState.RETRYING: 3}
+    words = [each.text for each in judge(vitals(states=states, most=10)).findings]
+    assert any("12 jobs wait" in text for text in words)
+    assert any("10+ jobs are dead" in text for text in words)
+
+
+def test_a_part_of_the_index_is_not_the_whole() -> None:
+    part = judge(vitals({"is_whole": False}))
+    assert part.level == "ok"
+    assert "so far" in part.findings[0].text
+    assert only_finding(judge(vitals({"is_whole": False, "missing": 1}))) == ("index", "bad")
 
 
 def test_what_came_due_just_now_is_no_fault() -> None:

@@ -154,6 +154,7 @@ class Dashboard:
                 return PlainTextResponse(f"{scrub(str(error))}\n", 503)
             except DulyError as error:
                 refusal = scrub(str(error))
+        self._costly.overview.forget()
         words = done.words if refusal is None else refusal
         entry = AuditEntry(
             visit.operator.name,

@@ -1,7 +1,7 @@
-"""An answer kept for a while, and read again behind those who ask.
+"""Answers kept for a while, so that many who ask cost no more than one.
 
-Nobody waits for longer than they say: meanwhile they get the answer before, or None where there
-is none yet. However many ask, it is read once at a time.
+A shared one is read while they wait. A kept one is read behind them: nobody waits for longer than
+they say, and meanwhile they get the answer before, or None where there is none yet.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from duly.errors import DulyError
 
@@ -61,3 +61,39 @@ class Kept(Generic[T]):
                 self._good_for_s = max(self._for_s, _SHARE * (self._read_at - begun))
         except DulyError as error:
             log.warning("glass: %s", error, extra={"event": "glass.unavailable"})
+
+
+class Shared(Generic[T]):
+    """One answer, never older than it may be; whoever asks hears of what failed."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], for_s: float) -> None:
+        self._read = read
+        self._for_s = for_s
+        self._reading: asyncio.Future[T] | None = None
+        self._asked_at = 0.0
+
+    async def get(self) -> T:
+        """The answer; one that others wait for, or got just now."""
+        now = asyncio.get_running_loop().time()
+        if self._reading is None or self._is_old(now):
+            self._reading, self._asked_at = asyncio.ensure_future(self._read()), now
+            self._reading.add_done_callback(_hear)
+        # One who goes away must not take the answer from the others.
+        return await asyncio.shield(self._reading)
+
+    def forget(self) -> None:
+        """Read anew for the next one: something has changed."""
+        self._reading = None
+
+    def _is_old(self, now: float) -> bool:
+        reading = self._reading
+        if reading is None or not reading.done():
+            return False
+        failed = reading.cancelled() or reading.exception() is not None
+        return failed or now - self._asked_at >= self._for_s
+
+
+def _hear(reading: asyncio.Future[Any]) -> None:
+    """A failure that nobody waited for is no news."""
+    if not reading.cancelled():
+        reading.exception()

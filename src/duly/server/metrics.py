@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter as Multiset
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -58,10 +58,9 @@ class Facts:
     """What the database says."""
 
     seen: Overview
-    glance: Glance
     queues: list[QueueCount]
     workers: list[WorkerView]
-    lateness: list[Lateness]
+    health: IndexHealth
 
 
 class Metrics:
@@ -72,7 +71,6 @@ class Metrics:
         self._auth = auth
         self._gate = Gate(auth)
         self._facts: Kept[Facts] = Kept(self._read, for_s=fresh_s)
-        self._health: Kept[IndexHealth] = Kept(self._count, for_s=60)
         self._known: Multiset[Lateness] | None = None
         self._registry = CollectorRegistry()
         self._lateness = Histogram(
@@ -98,28 +96,23 @@ class Metrics:
     async def text(self) -> bytes:
         """Everything in the format that Prometheus reads."""
         facts = await self._facts.get(wait_s=5)
-        health = await self._health.get()
         if facts is not None:
-            self._observe(facts.lateness)
+            self._observe(facts.seen.lateness)
         found = CollectorRegistry()
-        found.register(_Families([*_gauges(facts, health), *self._counters()]))
+        found.register(_Families([*_gauges(facts), *self._counters()]))
         return generate_latest(found) + generate_latest(self._registry)
 
     async def _read(self) -> Facts:
         admin = self._glass.admin
-        seen, glance, queues, workers, lateness = await asyncio.gather(
+        seen, queues, workers, health = await asyncio.gather(
             admin.glass.overview(),
-            admin.glass.glance(),
             admin.glass.queues(QUEUES),
             admin.workers(),
-            admin.glass.lateness(),
+            admin.glass.index_health(),
         )
-        return Facts(seen, glance, [count for _, count in queues], workers, lateness)
+        return Facts(seen, [count for _, count in queues], workers, health)
 
-    async def _count(self) -> IndexHealth:
-        return await self._glass.admin.glass.index_health()
-
-    def _observe(self, lateness: list[Lateness]) -> None:
+    def _observe(self, lateness: Sequence[Lateness]) -> None:
         now, known = Multiset(lateness), self._known
         self._known = now
         if known is not None:  # what ended before this process was asked first is not its own
@@ -147,17 +140,21 @@ class _Families:
         return self._families
 
 
-def _gauges(facts: Facts | None, health: IndexHealth | None) -> Iterable[Metric]:
+def _gauges(facts: Facts | None) -> Iterable[Metric]:
     yield GaugeMetricFamily("duly_up", "The database answers", value=float(facts is not None))
     if facts is not None:
         yield from _of_jobs(facts)
-        yield from _of_index(facts.glance)
+        yield from _of_index(facts.seen.glance)
         yield from _of_workers(facts.workers)
-    if health is not None:
+        yield from _of_health(facts.health)
+
+
+def _of_health(health: IndexHealth) -> Iterable[Metric]:
+    if health.is_whole:  # half of them would look like a loss
         yield GaugeMetricFamily("duly_schedules_active", "Active schedules", value=health.active)
         yield GaugeMetricFamily("duly_index_rows", "Rows with a next time", value=health.rows)
-        words = "Active schedules without a row"
-        yield GaugeMetricFamily("duly_index_missing", words, value=health.missing)
+    words = "Active schedules without a row"
+    yield GaugeMetricFamily("duly_index_missing", words, value=health.missing)
 
 
 def _of_jobs(facts: Facts) -> Iterable[Metric]:

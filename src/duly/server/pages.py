@@ -12,10 +12,11 @@ from duly.admin import Admin
 from duly.errors import InvalidInput
 from duly.flows import Flow
 from duly.forecast import Forecast
+from duly.glass_views import Overview
 from duly.health import Health
 from duly.jobs import JobState
 from duly.meters import Meters
-from duly.server.kept import Kept
+from duly.server.kept import Kept, Shared
 from duly.server.operators import Operator
 
 
@@ -53,8 +54,10 @@ class MenuCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """Answers that take longer than a page may: kept for a while, and read again behind it."""
+    """Answers that many ask for, or that take longer than a page may: kept for a while."""
 
+    overview: Shared[Overview]
+    """However many look on, and however often, the database is asked once a second."""
     forecast: Kept[Forecast]
     health: Kept[Health]
     menu: Kept[MenuCounts]
@@ -63,19 +66,24 @@ class Costly:
     def of(cls, glass: Glass) -> Costly:
         """The answers of an application."""
         return cls(
+            Shared(lambda: _overview(glass), for_s=1),
             Kept(lambda: _forecast(glass), for_s=30),
-            Kept(lambda: _health(glass), for_s=60),
+            Kept(lambda: _health(glass), for_s=5),
             Kept(lambda: _menu_counts(glass), for_s=2),
         )
 
 
 # `admin` is asked for late: it opens the database.
+async def _overview(glass: Glass) -> Overview:
+    return await glass.admin.glass.overview()
+
+
 async def _forecast(glass: Glass) -> Forecast:
     return await glass.admin.glass.forecast()
 
 
 async def _health(glass: Glass) -> Health:
-    return await glass.admin.health()
+    return await glass.admin.health(index=await glass.admin.glass.index_health())
 
 
 async def _menu_counts(glass: Glass) -> MenuCounts:

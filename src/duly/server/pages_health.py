@@ -7,7 +7,7 @@ from duly.server.pages import Page, Visit
 
 
 async def health(visit: Visit) -> Page:
-    """Alarms of this moment, and what was found when everything was counted last."""
+    """Alarms of this moment, and what was found when the rest was looked at last."""
     glance = await visit.admin.glass.glance()
     counted = await visit.costly.health.glimpse()
     values = {

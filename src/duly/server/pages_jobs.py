@@ -25,10 +25,9 @@ async def jobs(visit: Visit) -> Page:
     """One page of jobs."""
     which = filter_of(visit)
     before = visit.word("before")
-    found = await visit.admin.jobs(
-        which, before=None if before is None else JobId(before), limit=PAGE_SIZE + 1
+    page, next_before = await visit.admin.job_page(
+        which, before=None if before is None else JobId(before), limit=PAGE_SIZE
     )
-    page = found[:PAGE_SIZE]
     menu = await visit.costly.menu.glimpse()
     named: dict[str, Any] = {
         each.name: getattr(which, each.name)
@@ -41,7 +40,7 @@ async def jobs(visit: Visit) -> Page:
         "named": {name: str(value) for name, value in named.items()},
         "counts": {} if menu is None else menu.states,
         "states": [state.value for state in JobState if state is not JobState.FAILED],
-        "next_before": page[-1].id if len(found) > PAGE_SIZE else None,
+        "next_before": next_before,
         "before": before,
         "may_retry": which.state is JobState.DEAD,
     }

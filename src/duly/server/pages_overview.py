@@ -12,8 +12,8 @@ _LATELY_DEAD = 5
 
 async def overview(visit: Visit) -> Page:
     """The whole at a glance."""
-    seen = await visit.admin.glass.overview()
-    dead = await visit.admin.jobs(JobFilter(state=JobState.DEAD), limit=_LATELY_DEAD)
+    seen = await visit.costly.overview.get()
+    dead, _ = await visit.admin.job_page(JobFilter(state=JobState.DEAD), limit=_LATELY_DEAD)
     states = [
         (state.value, seen.states.get(state, 0), tone(state))
         for state in JobState

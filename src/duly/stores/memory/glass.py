@@ -11,20 +11,24 @@ from duly.glass_store import (
     MAX_COUNT,
     MAX_SAMPLE,
     MINUTE_MS,
+    OLDEST,
     AuditEntry,
     EndCount,
     Glance,
+    IndexStretch,
+    JobPage,
     QueueCount,
     Upcoming,
     WorkspaceCount,
 )
-from duly.jobs import Job, JobState
+from duly.job_store import JobFilter
+from duly.jobs import Job, JobId, JobState
 from duly.stores.checks import check_audit, check_limit
+from duly.stores.memory import job_rows
 from duly.stores.memory.index import in_order
 from duly.stores.memory.read_verbs import ReadVerbs
 from duly.stores.memory.tables import StoredJob, Tables
 
-OLDEST = 100
 _LATER = (JobState.SCHEDULED, JobState.RETRYING)
 
 
@@ -37,6 +41,21 @@ class GlassVerbs(ReadVerbs):
         with self._transaction() as (tables, _):
             counts = Counter(stored.job.state for stored in tables.jobs.values())
         return {state: min(count, most) for state, count in sorted(counts.items())}
+
+    async def search_jobs(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 100,
+        look: int = 10_000,
+    ) -> JobPage:
+        """One page of jobs by id, newest first. All are at hand: it looks at every one."""
+        check_limit(look, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            found = job_rows.page(tables, which, before, limit)
+            more = job_rows.page(tables, which, found[-1].id, 1) if found else []
+        return JobPage(found, found[-1].id if more else None)
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
         """Queues in which something waits, runs or died, or that somebody spoke about."""
@@ -73,14 +92,26 @@ class GlassVerbs(ReadVerbs):
             counts.update((ms // MINUTE_MS * MINUTE_MS, state) for ms in times[:most])
         return [EndCount(*key, count) for key, count in sorted(counts.items())]
 
-    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and about `sample` of them."""
+    async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
+        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
         check_limit(sample, MAX_SAMPLE)
+        check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, now_ms):
             rows = [row for row in in_order(tables) if row.run_at_ms < until_ms]
         minutes = Counter(row.run_at_ms // MINUTE_MS * MINUTE_MS for row in rows)
-        stride = max(1, len(rows) // sample)
-        return Upcoming(now_ms, sorted(minutes.items()), rows[::stride], stride)
+        some = rows[:: -(-len(rows) // sample) or 1]
+        return Upcoming(now_ms, sorted(minutes.items()), some, len(rows) > most)
+
+    async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
+        """Look at the next documents behind an id: which of them lack their row."""
+        check_limit(limit, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            later = sorted((each.id, each.state) for each in tables.schedules() if each.id > after)
+            indexed = {row.schedule_id for row in in_order(tables)}
+        seen = later[:limit]
+        active = [name for name, state in seen if state == "active"]
+        missing = len(set(active) - indexed)
+        return IndexStretch(len(active), missing, seen[-1][0] if len(seen) == limit else None)
 
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, and those due for longest."""

@@ -1,42 +1,34 @@
-"""Station 8: what pages read. Every statement follows an index and stops where it is told."""
+"""Station 8: what pages read of jobs, and the audit.
+
+Every statement follows an index and stops where it is told.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select
-
 from duly.glass_store import (
     ENDS,
     MAX_COUNT,
-    MAX_SAMPLE,
-    MINUTE_MS,
     AuditEntry,
     EndCount,
-    Glance,
     QueueCount,
-    Upcoming,
     WorkspaceCount,
 )
-from duly.jobs import FINAL, JobState
-from duly.stores.checks import SCHEDULES, check_audit, check_limit
-from duly.stores.sql import rows
+from duly.jobs import JobState
+from duly.stores.checks import check_audit, check_limit
 from duly.stores.sql.db import Db
-from duly.stores.sql.index import list_rows
+from duly.stores.sql.job_searches import PARTS
 
-OLDEST = 100
-
-# Each names the condition of the partial index that it is to be answered from, and its order: a
-# planner that is told LIMIT alone would rather read the table and hope.
-_LATER = "state IN ('scheduled', 'retrying')"
-_STATES = (
-    ("state = 'queued'", "queue, careful, place, id"),
-    (f"{_LATER} AND in_line = 0", "queue, run_at_ms, id"),
-    (f"{_LATER} AND in_line = 1", "schedule_id, run_at_ms, nominal_ms, id"),
-    ("state = 'processing' AND lease_until_ms IS NOT NULL", "lease_until_ms"),
-    *((f"state = '{state}' AND finished_at_ms IS NOT NULL", "finished_at_ms") for state in FINAL),
+# A state that follows from the condition is not read: the index alone answers, and no row is
+# looked up.
+_STATES = tuple(
+    ("state" if state is JobState.SCHEDULED else f"'{state}'", condition, order)
+    for state, parts in PARTS.items()
+    if state is not JobState.RETRYING  # counted with the scheduled ones
+    for condition, order in parts
 )
-_STATE = "SELECT state FROM (SELECT state FROM {p}jobs WHERE %s ORDER BY %s LIMIT :most) s"
+_STATE = "SELECT state FROM (SELECT %s AS state FROM {p}jobs WHERE %s ORDER BY %s LIMIT :most) s"
 _QUEUES = """
 WITH RECURSIVE waiting(queue) AS (
     SELECT (SELECT queue FROM {p}jobs WHERE state = 'queued' ORDER BY queue LIMIT 1)
@@ -101,8 +93,8 @@ SELECT pair.workspace,
 FROM pair WHERE pair.workspace IS NOT NULL ORDER BY pair.workspace
 """
 _ENDS = (
-    "SELECT minute_ms, state FROM (SELECT finished_at_ms / 60000 * 60000 AS minute_ms, state "
-    "FROM {p}jobs WHERE state = '%s' AND finished_at_ms >= :since_ms "
+    "SELECT minute_ms, state FROM (SELECT finished_at_ms / 60000 * 60000 AS minute_ms, "
+    "'%s' AS state FROM {p}jobs WHERE state = '%s' AND finished_at_ms >= :since_ms "
     "ORDER BY finished_at_ms DESC LIMIT :most) s"
 )
 
@@ -136,7 +128,7 @@ def count_workspaces(
 def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
     """Jobs ended since then by minute and state."""
     check_limit(most, MAX_COUNT)
-    parts = " UNION ALL ".join(_ENDS % state for state in ENDS)
+    parts = " UNION ALL ".join(_ENDS % (state, state) for state in ENDS)
     found = db.run(
         f"SELECT minute_ms, state, count(*) AS jobs FROM ({parts}) e "
         "GROUP BY minute_ms, state ORDER BY minute_ms, state",
@@ -144,62 +136,6 @@ def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
         most=most,
     )
     return [EndCount(row.minute_ms, JobState(row.state), row.jobs) for row in found]
-
-
-def upcoming(db: Db, until_ms: int, sample: int = 1_000) -> Upcoming:
-    """Rows with a run time before `until_ms`, by minute; and about `sample` of them.
-
-    Reads the index entries of all of them: callers keep the answer for a while.
-    """
-    check_limit(sample, MAX_SAMPLE)
-    counted = db.run(
-        f"SELECT run_at_ms / {MINUTE_MS} * {MINUTE_MS} AS minute_ms, count(*) AS fires "
-        "FROM {p}schedule_index WHERE run_at_ms IS NOT NULL AND run_at_ms < :until_ms "
-        "GROUP BY 1 ORDER BY 1",
-        until_ms=until_ms,
-    )
-    minutes = [(row.minute_ms, row.fires) for row in counted]
-    stride = max(1, sum(fires for _, fires in minutes) // sample)
-    index = db.tables.schedule_index
-    statement = (
-        rows.whole(db)
-        .where(index.c.run_at_ms.is_not(None), index.c.run_at_ms < until_ms)
-        .order_by(index.c.run_at_ms, index.c.priority.desc(), index.c.row_id)
-        .limit(2 * sample)
-    )
-    if stride > 1:
-        statement = statement.where(index.c.row_id % stride == 0)
-    found = [rows.row_of(row) for row in db.connection.execute(statement)]
-    return Upcoming(db.now_ms(), minutes, found, stride)
-
-
-def glance(db: Db, most: int = 10_000) -> Glance:
-    """Due and quarantined rows, and those due for longest."""
-    check_limit(most, MAX_COUNT)
-    facts = db.run(
-        "SELECT {now} AS now_ms, "
-        "EXISTS (SELECT 1 FROM {p}schedule_index WHERE run_at_ms IS NOT NULL) AS has_rows, "
-        "(SELECT count(*) FROM (SELECT 1 AS one FROM {p}schedule_index WHERE run_at_ms <= {now} "
-        "ORDER BY run_at_ms LIMIT :most) d) AS due, "
-        "(SELECT count(*) FROM (SELECT 1 AS one FROM {p}schedule_index WHERE error IS NOT NULL "
-        "ORDER BY row_id LIMIT :most) q) AS quarantined",
-        most=most,
-    ).one()
-    has_rows = bool(facts.has_rows)
-    return Glance(
-        facts.now_ms,
-        has_rows or _has_active(db),
-        has_rows,
-        facts.due,
-        facts.quarantined,
-        list_rows(db, until_ms=facts.now_ms, limit=OLDEST) if facts.due else [],
-    )
-
-
-def _has_active(db: Db) -> bool:
-    table = db.tables.resources
-    active = select(table.c.id).where(table.c.collection == SCHEDULES, table.c.state == "active")
-    return db.connection.execute(active.limit(1)).first() is not None
 
 
 def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from duly.glass_store import AuditEntry, EndCount, Glance, QueueCount, Upcoming, WorkspaceCount
-from duly.jobs import JobState
-from duly.stores.sql import glass
+from duly.glass_store import (
+    AuditEntry,
+    EndCount,
+    Glance,
+    IndexStretch,
+    JobPage,
+    QueueCount,
+    Upcoming,
+    WorkspaceCount,
+)
+from duly.job_store import JobFilter
+from duly.jobs import JobId, JobState
+from duly.stores.sql import glass, glass_index, job_searches
 from duly.stores.sql.read_verbs import ReadVerbs
 
 
@@ -14,6 +24,19 @@ class GlassVerbs(ReadVerbs):
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
         """Jobs by state, each counted up to `most`."""
         return await self._run(glass.count_states, most)
+
+    async def search_jobs(
+        self,
+        which: JobFilter,
+        *,
+        before: JobId | None = None,
+        limit: int = 100,
+        look: int = 10_000,
+    ) -> JobPage:
+        """One page of jobs by id, newest first, out of about `look` jobs at most."""
+        return await self._run(
+            job_searches.search_jobs, which, before=before, limit=limit, look=look
+        )
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
         """Queues in which something waits, runs or died, or that somebody spoke about."""
@@ -29,13 +52,17 @@ class GlassVerbs(ReadVerbs):
         """Jobs ended since then by minute and state."""
         return await self._run(glass.count_ends, since_ms, most)
 
-    async def upcoming(self, until_ms: int, sample: int = 1_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and about `sample` of them."""
-        return await self._run(glass.upcoming, until_ms, sample)
+    async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
+        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
+        return await self._run(glass_index.upcoming, until_ms, sample, most)
+
+    async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
+        """Look at the next documents behind an id: which of them lack their row."""
+        return await self._run(glass_index.check_index, after, limit)
 
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, and those due for longest."""
-        return await self._run(glass.glance, most)
+        return await self._run(glass_index.glance, most)
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what."""

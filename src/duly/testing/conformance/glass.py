@@ -11,12 +11,14 @@ from duly.glass_store import (
     MAX_AUDIT_TEXT,
     AuditEntry,
     EndCount,
+    IndexStretch,
+    JobPage,
     QueueCount,
     Upcoming,
     WorkspaceCount,
 )
-from duly.job_store import QueueSettings
-from duly.jobs import JobState
+from duly.job_store import JobFilter, QueueSettings
+from duly.jobs import Job, JobState
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import a_job, bring_to, insert
@@ -114,6 +116,9 @@ class CountCases(StoreConformance):
             lambda most: store.count_workspaces("a", most),
             lambda most: store.count_ends(START_MS, most),
             lambda most: store.upcoming(START_MS, most),
+            lambda most: store.upcoming(START_MS, most=most),
+            lambda most: store.check_index(limit=most),
+            lambda most: store.search_jobs(JobFilter(), look=most),
         ]
         for read in reads:
             for most in (0, 100_001):
@@ -121,12 +126,58 @@ class CountCases(StoreConformance):
                     await read(most)
 
 
+class SearchCases(StoreConformance):
+    """search_jobs()."""
+
+    @case
+    async def test_pages_of_jobs_follow_each_other(self, store: Store) -> None:
+        assert await store.search_jobs(JobFilter()) == JobPage([], None)
+        await insert(store, *(a_job(f"j{n}", queue="mail" if n % 3 else "rare") for n in range(9)))
+        for which in (
+            JobFilter(),
+            JobFilter(queue="mail"),
+            JobFilter(state=JobState.QUEUED, queue="rare"),
+            JobFilter(state=JobState.DEAD),
+        ):
+            whole = await store.list_jobs(which)
+            assert await _all_pages(store, which, limit=2) == whole
+            page = await store.search_jobs(which, limit=len(whole) or 1)
+            assert page == JobPage(whole, None)
+
+    @case
+    async def test_a_bounded_look_finds_all_in_time(self, store: Store) -> None:
+        for state in JobState:
+            if state is not JobState.FAILED:
+                await bring_to(store, state, f"a-{state}", queue=f"of-{state}")
+        await insert(store, *(a_job(f"b{n}", workspace=f"w{n % 5}") for n in range(20)))
+        filters = [JobFilter(state=state) for state in JobState]
+        filters += [JobFilter(workspace="w3"), JobFilter(queue=f"of-{JobState.DEAD}")]
+        filters += [JobFilter(state=JobState.RETRYING, queue="default"), JobFilter(action="a.b")]
+        for which in filters:
+            whole = await store.list_jobs(which)
+            assert await _all_pages(store, which, limit=3, look=4) == whole, which
+
+
+async def _all_pages(store: Store, which: JobFilter, **bounds: int) -> list[Job]:
+    found: list[Job] = []
+    before = None
+    for _ in range(40):
+        page = await store.search_jobs(which, before=before, **bounds)
+        assert len(page.jobs) <= bounds["limit"]
+        found += page.jobs
+        if page.next_before is None:
+            return found
+        assert before is None or page.next_before < before
+        before = page.next_before
+    raise AssertionError("the pages never end")
+
+
 class UpcomingCases(StoreConformance):
-    """upcoming() and glance()."""
+    """upcoming(), check_index() and glance()."""
 
     @case
     async def test_rows_are_counted_by_minute(self, store: Store) -> None:
-        assert await store.upcoming(START_MS) == Upcoming(START_MS, [], [], 1)
+        assert await store.upcoming(START_MS) == Upcoming(START_MS, [], [])
         hourly = a_definition(cron("0 * * * *"))
         await put(store, *(a_write(name, hourly) for name in "abc"))
         await put(store, a_write("d", a_definition(cron("30 12 * * *"))))
@@ -134,7 +185,7 @@ class UpcomingCases(StoreConformance):
         found = await store.upcoming(START_MS + HOUR_MS + 1)
         half_ms = START_MS + HOUR_MS // 2
         assert found.minutes == [(half_ms, 1), (START_MS + HOUR_MS, 3)]
-        assert (found.rows, found.stride) == (4, 1)
+        assert (found.rows, found.share, found.is_estimate) == (4, 1, False)
         assert [row.name for row in found.sample] == ["d", "a", "b", "c"]
         assert (await store.upcoming(START_MS + HOUR_MS)).rows == 1
 
@@ -143,8 +194,40 @@ class UpcomingCases(StoreConformance):
         hourly = a_definition(cron("0 * * * *"))
         await put(store, *(a_write(f"{number:02}", hourly) for number in range(40)))
         found = await store.upcoming(START_MS + 2 * HOUR_MS, sample=10)
-        assert (found.rows, found.stride) == (40, 4)
-        assert 8 <= len(found.sample) <= 12
+        assert (found.rows, found.share, found.is_estimate) == (40, 4, False)
+        assert len({row.name for row in found.sample}) == 10
+
+    @case
+    async def test_too_many_rows_are_estimated(self, store: Store) -> None:
+        """Every second one fires at another time: a stride of two would see one half alone."""
+        odd, even = a_definition(cron("0 * * * *")), a_definition(cron("30 * * * *"))
+        named = (a_write(f"{number:03}", odd if number % 2 else even) for number in range(400))
+        await put(store, *named)
+        found = await store.upcoming(START_MS + 2 * HOUR_MS, sample=50, most=200)
+        assert found.is_estimate
+        assert 320 <= found.rows <= 480
+        assert [ms for ms, _ in found.minutes] == [START_MS + HOUR_MS // 2, START_MS + HOUR_MS]
+        assert all(100 <= rows <= 300 for _, rows in found.minutes)
+        assert 20 <= len(found.sample) <= 50
+        assert 10 <= sum(int(row.name) % 2 for row in found.sample) <= len(found.sample) - 10
+        exact = await store.upcoming(START_MS + 2 * HOUR_MS, most=400)
+        assert (exact.rows, exact.is_estimate) == (400, False)
+
+    @case
+    async def test_schedules_without_rows_are_found_bit_by_bit(self, store: Store) -> None:
+        assert await store.check_index() == IndexStretch(0, 0, None)
+        await put(store, *(a_write(name) for name in "abcde"))
+        await put(store, a_write("p", a_definition(enabled=False)))
+        assert await store.check_index() == IndexStretch(5, 0, None)
+        for name in "bd":
+            await store.remove(a_write(name).key)
+        assert await store.check_index() == IndexStretch(5, 2, None)
+        found = [await store.check_index(limit=2)]
+        while (after := found[-1].last_id) is not None:
+            found.append(await store.check_index(after, 2))
+            assert len(found) <= 4
+        assert found[-1] == IndexStretch(0, 0, None)
+        assert (sum(each.active for each in found), sum(each.missing for each in found)) == (5, 2)
 
     @case
     async def test_glance_sees_what_is_due(self, store: Store, clock: ManualClock) -> None:
@@ -226,5 +309,5 @@ class AuditCases(StoreConformance):
             await store.list_audit(limit=0)
 
 
-class GlassConformance(CountCases, UpcomingCases, AuditCases):
+class GlassConformance(CountCases, SearchCases, UpcomingCases, AuditCases):
     """Every promise of GlassStore."""
