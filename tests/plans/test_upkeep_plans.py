@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import text
 
 from duly import cron
 from duly.schedules import Definition, ScheduleId
 from duly.store import ScheduleKey, ScheduleWrite
-from duly.stores import open_store
 from duly.stores.sql.store import SqlStore
 from duly.upkeep_store import LedgerRetention
-from tests.servers import PostgresServer
+from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, scans
 
 SCHEDULES = 4_000
 ROWS = 40_000
@@ -25,7 +20,6 @@ LIMIT = 50
 MOST = 5 * LIMIT
 """Rows that one step of a plan may read: its page, and what stands beside each row of it."""
 OLD_MS = 1_600_000_000_000
-Verb = Callable[[SqlStore], Awaitable[object]]
 
 # Columns that have no default, filled from the number of the row.
 FILL = {
@@ -62,15 +56,14 @@ FILL = {
 }
 
 
-async def fill(url: str) -> None:
-    store = cast(SqlStore, open_store(url))
+async def fill(store: SqlStore) -> None:
     zoned = Definition(cron("0 9 * * *", tz="Europe/Berlin"), "send")
     writes = [
         ScheduleWrite(ScheduleKey("mail", f"user:{n}", f"s{n}"), ScheduleId(f"sch_{n:04}"), zoned)
         for n in range(SCHEDULES)
     ]
     await store.put_schedules(writes)
-    is_file = url.startswith("sqlite")
+    is_file = store._engine.dialect.name == "sqlite"
     pad = (
         f"printf('%04d', i % {SCHEDULES})" if is_file else f"lpad((i % {SCHEDULES})::text, 4, '0')"
     )
@@ -82,59 +75,11 @@ async def fill(url: str) -> None:
                 f"(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) SELECT {filled} FROM n"
             )
             connection.execute(text(statement.replace(":", r"\:")))
-    with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("ANALYZE")
-    await store.close()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "sqlite":
-        file: Path = tmp_path_factory.mktemp("plans") / "upkeep.db"
-        asyncio.run(fill(f"sqlite:///{file}"))
-        yield f"sqlite:///{file}"
-        return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    made = server.create()
-    asyncio.run(fill(made))
-    yield made
-    server.drop(made)
-
-
-class Plans:
-    """Plans of all statements, asked for just before each runs."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.found: list[str] = []
-        self._is_postgres = engine.dialect.name == "postgresql"
-        event.listen(engine, "before_cursor_execute", self._explain)
-
-    def _explain(
-        self,
-        connection: Connection,
-        _cursor: object,
-        statement: str,
-        parameters: Any,
-        _context: object,
-        executemany: bool,
-    ) -> None:
-        word = statement.split(maxsplit=1)[0]
-        if executemany or word not in ("SELECT", "DELETE", "UPDATE", "WITH"):
-            return
-        how = "EXPLAIN (ANALYZE, BUFFERS OFF)" if self._is_postgres else "EXPLAIN QUERY PLAN"
-        nested = connection.begin_nested()  # PostgreSQL runs what it explains
-        rows = connection.exec_driver_sql(f"{how} {statement}", parameters)
-        plan = "\n".join(str(row[0] if self._is_postgres else row[-1]) for row in rows)
-        self.found.append(f"{statement}\n{plan}")
-        nested.rollback()
-
-
-def examined(plan: str) -> int:
-    """The most rows that one step of a PostgreSQL plan read, also in vain."""
-    steps = re.findall(r" on duly_\w+.*?rows=([\d.]+) loops=(\d+)", plan.replace("actual ", ""))
-    vain = re.findall(r"Rows Removed by \w+: (\d+)", plan)
-    read = [float(rows) * int(loops) for rows, loops in steps] + [float(each) for each in vain]
-    return int(max(read, default=0))
+    yield from filled(request, tmp_path_factory, fill)
 
 
 async def every_kind(store: SqlStore) -> None:
@@ -172,29 +117,8 @@ SMALL = ("duly_schema", "duly_queue_tokens", "duly_jobs", "duly_running")
 
 @pytest.mark.parametrize("name", VERBS)
 def test_steps_read_their_page(url: str, name: str) -> None:
-    async def run() -> list[str]:
-        store = cast(SqlStore, open_store(url))
-        await store.now_ms()
-        plans = Plans(store._engine)
-        await VERBS[name](store)
-        await store.close()
-        return plans.found
-
-    plans = asyncio.run(run())
-    assert len(plans) >= 3
+    plans = plans_of(url, VERBS[name])
+    assert len(plans) >= 2
     for plan in plans:
-        if url.startswith("sqlite"):
-            scans = [line for line in plan.split("\n") if re.match(r"SCAN (duly_|[a-z]\b)", line)]
-            bare = [line for line in scans if "USING" not in line and line.split()[1] not in SMALL]
-            assert bare == [], plan
-        else:
-            whole = re.findall(r"Seq Scan on (duly_\w+)", plan)
-            assert set(whole) <= set(SMALL), plan
-            assert examined(plan) <= MOST, plan
-
-
-def test_a_whole_table_would_be_noticed(url: str) -> None:
-    if url.startswith("sqlite"):
-        return
-    plan = "Seq Scan on duly_occurrences (cost=0..9 rows=9) (actual rows=40000 loops=1)"
-    assert examined(plan) > MOST
+        assert scans(plan, *SMALL) == [], plan
+        assert examined(plan) <= MOST, plan

@@ -1,0 +1,108 @@
+"""Plans of what a verb asks, on a database that is filled once for a module."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from duly.stores import open_store
+from duly.stores.sql.store import SqlStore
+from tests.servers import PostgresServer
+
+Verb = Callable[[SqlStore], Awaitable[object]]
+Fill = Callable[[SqlStore], Awaitable[object]]
+BACKENDS = ("sqlite", "postgresql")
+_WORDS = ("SELECT", "DELETE", "UPDATE", "INSERT", "WITH")
+
+
+def filled(
+    request: pytest.FixtureRequest, folders: pytest.TempPathFactory, fill: Fill
+) -> Iterator[str]:
+    """The body of a fixture: a database of the backend that is its parameter, filled and known."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{folders.mktemp('plans')}/plans.db"
+        asyncio.run(_fill(url, fill))
+        yield url
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.create()
+    asyncio.run(_fill(url, fill))
+    yield url
+    server.drop(url)
+
+
+async def _fill(url: str, fill: Fill) -> None:
+    store = cast(SqlStore, open_store(url))
+    await fill(store)
+    with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE")
+    await store.close()
+
+
+class Plans:
+    """Plans of the statements that name a table, asked for just before each runs."""
+
+    def __init__(self, engine: Engine, table: str = "duly_") -> None:
+        self.found: list[str] = []
+        self._table = table
+        self._is_postgres = engine.dialect.name == "postgresql"
+        event.listen(engine, "before_cursor_execute", self._explain)
+
+    def _explain(
+        self,
+        connection: Connection,
+        _cursor: object,
+        statement: str,
+        parameters: Any,
+        _context: object,
+        executemany: bool,
+    ) -> None:
+        word = statement.split(maxsplit=1)[0]
+        if executemany or word not in _WORDS or self._table not in statement:
+            return
+        how = "EXPLAIN (ANALYZE, BUFFERS OFF)" if self._is_postgres else "EXPLAIN QUERY PLAN"
+        nested = connection.begin_nested()  # PostgreSQL runs what it explains
+        rows = connection.exec_driver_sql(f"{how} {statement}", parameters)
+        plan = "\n".join(str(row[0] if self._is_postgres else row[-1]) for row in rows)
+        self.found.append(f"{statement}\n{plan}")
+        nested.rollback()
+
+
+def plans_of(url: str, verb: Verb, table: str = "duly_") -> list[str]:
+    """The plans of all that a verb asks."""
+
+    async def run() -> list[str]:
+        store = cast(SqlStore, open_store(url))
+        await store.now_ms()
+        plans = Plans(store._engine, table)
+        await verb(store)
+        await store.close()
+        return plans.found
+
+    return asyncio.run(run())
+
+
+def examined(plan: str, table: str = "duly_") -> int:
+    """The most rows that one step of a PostgreSQL plan read from tables, also in vain."""
+    steps = re.findall(rf" on {table}.*?rows=([\d.]+) loops=(\d+)", plan.replace("actual ", ""))
+    vain = re.findall(r"Rows Removed by \w+: (\d+)", plan)
+    read = [float(rows) * int(loops) for rows, loops in steps] + [float(each) for each in vain]
+    return int(max(read, default=0))
+
+
+def scans(plan: str, *small: str) -> list[str]:
+    """Tables that a plan reads whole without an index, but for those that are small."""
+    whole = re.findall(r"Seq Scan on (\w+)", plan)
+    named = re.findall(r"^SCAN (\w+)(?! USING)\b", plan, re.MULTILINE)
+    # SQLite names what a part of the statement found as it names tables.
+    whole += [
+        each
+        for each in named
+        if each.startswith("duly_") or re.search(rf"\bduly_\w+ (AS )?{each}\b", plan)
+    ]
+    return [each for each in whole if each not in small]
