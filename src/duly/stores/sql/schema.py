@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
@@ -45,8 +46,9 @@ class Tables:
         return self.schema.metadata
 
 
+@lru_cache(maxsize=64)
 def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tables:
-    """The tables of one namespace."""
+    """The tables of one namespace; the same for all its stores, which keep statements by them."""
     metadata = MetaData(schema=database_schema)
 
     def table(name: str, *columns: Column[object]) -> Table:
