@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
 from duly.errors import InvalidInput
 from duly.glass_store import MAX_AUDIT_TEXT, AuditEntry
+from duly.occurrences import IndexRow
+from duly.plan_store import MAX_PLAN, PlanRequest
 from duly.schedules import Schedule
 from duly.store import MAX_CLAIM, MAX_PAGE, ScheduleEvent
 from duly.triggers.instants import END_MS, STORED_FROM_MS
@@ -14,6 +17,7 @@ from duly.triggers.instants import END_MS, STORED_FROM_MS
 SCHEDULES = "schedules"
 """The collection that schedules are documents of."""
 MAX_CLAIM_ID = 128
+MAX_LOOK_AHEAD_MS = 86_400_000
 
 
 def check_limit(limit: int, most: int = MAX_PAGE) -> None:
@@ -26,6 +30,15 @@ def check_window(from_ms: int, to_ms: int) -> None:
     """Refuse a window that holds no instant."""
     if not from_ms < to_ms:
         raise InvalidInput(f"from_ms is {from_ms} and to_ms {to_ms}; from must be before to")
+
+
+def check_plan(request: PlanRequest) -> None:
+    """Refuse a step of planning that has no bounds."""
+    check_limit(request.limit, MAX_PLAN)
+    if not 0 <= request.look_ahead_ms <= MAX_LOOK_AHEAD_MS:
+        raise InvalidInput(
+            f"look_ahead_ms is {request.look_ahead_ms}; allowed: 0 to {MAX_LOOK_AHEAD_MS}"
+        )
 
 
 def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
@@ -85,3 +98,17 @@ def deleted(schedule: Schedule, at_ms: int, by: str) -> ScheduleEvent:
         "trigger": schedule.definition.trigger.to_json(),
     }
     return ScheduleEvent(schedule.id, "deleted", at_ms, by, detail)
+
+
+def with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
+    """What a row should say: its own times, where its trigger is right."""
+    if (row.schedule_id, row.trigger) != (right.schedule_id, right.trigger):
+        return right
+    return replace(
+        right,
+        nominal_ms=row.nominal_ms,
+        run_at_ms=row.run_at_ms,
+        runs_left=row.runs_left,
+        trigger_version=row.trigger_version,
+        version=row.version,
+    )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from duly.clock import Clock
 from duly.errors import InvalidInput
 from duly.occurrences import TRIGGER_VERSION, Advance, IndexRow
-from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest, PlanSettings
+from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest, PlanSettings
 from duly.planning import Plan, plan_many, quarantine
 from duly.schedules import Definition
-from duly.stores.checks import SCHEDULES, check_limit
+from duly.stores.checks import SCHEDULES, check_plan
 from duly.stores.memory.hand_over import (
     Source,
     Step,
@@ -22,8 +22,6 @@ from duly.stores.memory.hand_over import (
 from duly.stores.memory.index import in_order, move_row
 from duly.stores.memory.tables import Tables
 
-MAX_LOOK_AHEAD_MS = 86_400_000
-
 
 def new_step(tables: Tables, now_ms: int, settings: PlanSettings, clock: Clock) -> Step:
     """The beginning of a hand-over."""
@@ -34,7 +32,7 @@ def new_step(tables: Tables, now_ms: int, settings: PlanSettings, clock: Clock) 
 
 def plan(step: Step, request: PlanRequest) -> PlanReport:
     """Plan due rows."""
-    _check(request)
+    check_plan(request)
     until_ms = step.now_ms + request.look_ahead_ms
     due = [row for row in _plannable(step.tables, request) if row.run_at_ms <= until_ms]
     rows = due[: request.limit]
@@ -58,14 +56,6 @@ def plan_at_once(step: Step, row: IndexRow | None, *, look_ahead_ms: int | None 
     until_ms = step.now_ms + ahead_ms
     if row is not None and _is_plannable(row) and row.run_at_ms <= until_ms:
         _plan_rows(step, [row], until_ms)
-
-
-def _check(request: PlanRequest) -> None:
-    check_limit(request.limit, MAX_PLAN)
-    if not 0 <= request.look_ahead_ms <= MAX_LOOK_AHEAD_MS:
-        raise InvalidInput(
-            f"look_ahead_ms is {request.look_ahead_ms}; allowed: 0 to {MAX_LOOK_AHEAD_MS}"
-        )
 
 
 def _plannable(tables: Tables, request: PlanRequest) -> list[IndexRow]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from duly.occurrences import IndexRow, index_row
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport
+from duly.stores.checks import with_times_of
 from duly.stores.memory import ledger
 from duly.stores.memory.index import in_order
 from duly.stores.memory.ledger import FREE, entries, runs
@@ -36,7 +37,7 @@ def _reconcile_one(
     row = tables.rows.get(key)
     wanted = _rebuilt(tables, schedule)
     if row is not None and wanted is not None and key not in tables.errors:
-        wanted = _with_times_of(row, wanted)
+        wanted = with_times_of(row, wanted)
         if wanted == row:
             return report
     if wanted is None:
@@ -63,20 +64,6 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     most = schedule.definition.max_runs
     runs_left = None if most is None else max(0, most - runs(tables, schedule.id))
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
-
-
-def _with_times_of(row: IndexRow, wanted: IndexRow) -> IndexRow:
-    """What the row should say: its own times, where its trigger is right."""
-    if (row.schedule_id, row.trigger) != (wanted.schedule_id, wanted.trigger):
-        return wanted
-    return replace(
-        wanted,
-        nominal_ms=row.nominal_ms,
-        run_at_ms=row.run_at_ms,
-        runs_left=row.runs_left,
-        trigger_version=row.trigger_version,
-        version=row.version,
-    )
 
 
 def health(tables: Tables, now_ms: int) -> IndexHealth:

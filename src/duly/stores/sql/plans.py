@@ -18,15 +18,14 @@ from duly.ids import new_ids
 from duly.jobs import JobId
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
-from duly.plan_store import MAX_PLAN, NO_DEFINITION, PlanReport, PlanRequest
+from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest
 from duly.planning import Plan, Plannable, PlannedOccurrence, plan_many, quarantine
 from duly.schedules import ScheduleId
+from duly.stores.checks import check_plan
 from duly.stores.spans import free_of
 from duly.stores.sql import index, ledger
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.hand_over import HandedOver, Handing, Source, hand_over, make_job
-
-MAX_LOOK_AHEAD_MS = 86_400_000
 
 
 class _Row(NamedTuple):
@@ -47,7 +46,7 @@ class _Row(NamedTuple):
 
 def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     """Take due rows; write ledger, jobs and advance."""
-    _check(request)
+    check_plan(request)
     now_ms = db.now_ms()
     db = db.at(now_ms)
     until_ms = now_ms + request.look_ahead_ms
@@ -164,15 +163,6 @@ def _move(db: Db, rows: Sequence[_Row], plans: Sequence[Plan], now_ms: int) -> N
     )
     numbers = [row.row_id for row in rows]
     index.write_moves(db, numbers, [row.schedule_id for row in rows], moves, now_ms)
-
-
-def _check(request: PlanRequest) -> None:
-    if not 1 <= request.limit <= MAX_PLAN:
-        raise InvalidInput(f"limit is {request.limit}; allowed: 1 to {MAX_PLAN}")
-    if not 0 <= request.look_ahead_ms <= MAX_LOOK_AHEAD_MS:
-        raise InvalidInput(
-            f"look_ahead_ms is {request.look_ahead_ms}; allowed: 0 to {MAX_LOOK_AHEAD_MS}"
-        )
 
 
 def _due(db: Db, request: PlanRequest, until_ms: int) -> list[_Row]:

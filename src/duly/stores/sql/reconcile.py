@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, select
 from duly.occurrences import Advance, IndexRow, index_row
 from duly.schedules import Schedule
 from duly.store import IndexHealth, ReconcileReport, ScheduleKey
-from duly.stores.checks import SCHEDULES
+from duly.stores.checks import SCHEDULES, with_times_of
 from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.db import Db
 from duly.stores.sql.schedules import schedule_of
@@ -115,25 +115,11 @@ def _mend(db: Db, schedule: Schedule, found: Any, right: IndexRow | None) -> Rec
         rows.insert(db, [right])
         return ReconcileReport(added=1)
     row = rows.row_of(found) if found.error is None else None
-    if row is not None and _with_times_of(row, right) == row:
+    if row is not None and with_times_of(row, right) == row:
         return ReconcileReport()
-    right = right if row is None else _with_times_of(row, right)
+    right = right if row is None else with_times_of(row, right)
     rows.update(db, [(found.row_id, replace(right, version=found.version + 1))])
     return ReconcileReport(corrected=1)
-
-
-def _with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
-    """What the row should say: its own times, where its trigger is right."""
-    if (row.schedule_id, row.trigger) != (right.schedule_id, right.trigger):
-        return right
-    return replace(
-        right,
-        nominal_ms=row.nominal_ms,
-        run_at_ms=row.run_at_ms,
-        runs_left=row.runs_left,
-        trigger_version=row.trigger_version,
-        version=row.version,
-    )
 
 
 def remove_orphans(db: Db, flows: Sequence[str]) -> int:
