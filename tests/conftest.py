@@ -1,11 +1,14 @@
 """Fixtures for all tests: real servers, and the table of what each backend passed."""
 
+import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from duly.stores import open_store
 from tests.conformance.table import pytest_terminal_summary
 from tests.servers import NO_SERVER, URL_VARIABLE, PostgresServer, find_binaries, shared_server
 
@@ -33,6 +36,20 @@ def postgres_server(run_folder: Path) -> Iterator[PostgresServer]:
         pytest.fail(NO_SERVER)
     else:
         pytest.skip(NO_SERVER)
+
+
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the schema in it, to be copied: that is cheaper than to make it anew."""
+    file = tmp_path_factory.mktemp("made") / "made.db"
+    asyncio.run(open_store(f"sqlite:///{file}").close())
+    return file
+
+
+@pytest.fixture
+def sqlite_url(sqlite_file: Path, tmp_path: Path) -> str:
+    """A database of its own with nothing in its tables."""
+    return f"sqlite:///{shutil.copy(sqlite_file, tmp_path / 'duly.db')}"
 
 
 @pytest.fixture

@@ -1,5 +1,21 @@
-"""Readable failures: the suites are part of the package, so pytest must be told to look in."""
+"""What the suites need of pytest, and a database for those that ask a server.
+
+They are part of the package, so pytest must be told to look in: else failures say little.
+"""
+
+from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.emptied import Emptied
+from tests.servers import PostgresServer
+
 pytest.register_assert_rewrite("duly.testing.conformance")
+
+
+@pytest.fixture(scope="module")
+def emptied(postgres_server: PostgresServer) -> Iterator[Emptied]:
+    made = Emptied(postgres_server.create())
+    yield made
+    made.close()
+    postgres_server.drop(made.url)

@@ -22,43 +22,33 @@ from duly.testing.conformance import (
     StoreConformance,
 )
 from duly.testing.conformance.job_samples import a_job
-from tests.conformance.test_postgres import empty_tables
+from tests.conformance.emptied import Emptied
 from tests.pgbouncer import NO_POOLER, find_pooler, pooled_url
-from tests.servers import PostgresServer
 
 HEARD_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def direct_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """A database with the schema in it."""
-    url = postgres_server.create()
-    asyncio.run(open_by_url(url).close())
-    yield url
-    postgres_server.drop(url)
-
-
-@pytest.fixture(scope="module")
-def behind_url(direct_url: str) -> Iterator[str]:
+def behind_url(emptied: Emptied) -> Iterator[str]:
     """The same database through a pooler."""
     program = find_pooler()
     if program is None:
         pytest.skip(NO_POOLER)
-    with pooled_url(direct_url, program) as url:
+    with pooled_url(emptied.url, program) as url:
         yield url
 
 
 class PooledBackend(StoreConformance):
     @pytest.fixture
-    def url(self, direct_url: str, behind_url: str) -> str:
-        empty_tables(direct_url)
+    def url(self, emptied: Emptied, behind_url: str) -> str:
+        emptied.empty()
         return behind_url
 
     @pytest.fixture
-    def open_store(self, url: str, direct_url: str) -> OpenStore:
+    def open_store(self, url: str, emptied: Emptied) -> OpenStore:
         def opened(clock: Clock | None) -> Store:
             return open_by_url(
-                url, clock=clock, prepared_statements=False, listen_url=direct_url, connections=3
+                url, clock=clock, prepared_statements=False, listen_url=emptied.url, connections=3
             )
 
         return opened

@@ -1,13 +1,10 @@
 """PostgreSQL passes every suite."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
@@ -38,34 +35,13 @@ from duly.testing.conformance.processes import Peers
 from duly.testing.conformance.samples import START_MS
 from duly.testing.conformance.transactions import Begin
 from duly.testing.peer import CLAIMING
-from tests.servers import PostgresServer
-
-
-@pytest.fixture(scope="module")
-def module_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """A database with the schema in it; emptying it is cheaper than a copy for every test."""
-    url = postgres_server.create()
-    asyncio.run(open_by_url(url).close())
-    yield url
-    postgres_server.drop(url)
-
-
-def empty_tables(url: str) -> None:
-    with psycopg.connect(url) as connection:
-        names = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE tablename LIKE 'duly%' "
-            "AND tablename <> 'duly_schema'"
-        ).fetchall()
-        for (name,) in names:
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
-        connection.execute("UPDATE duly_schema SET tz_version = NULL")
+from tests.conformance.emptied import Emptied
 
 
 class PostgresBackend(StoreConformance):
     @pytest.fixture
-    def url(self, module_url: str) -> str:
-        empty_tables(module_url)
-        return module_url
+    def url(self, emptied: Emptied) -> str:
+        return emptied.empty()
 
     @pytest.fixture
     def open_store(self, url: str) -> OpenStore:

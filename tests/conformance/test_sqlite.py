@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +36,8 @@ from duly.testing.conformance.transactions import Begin
 
 class SqliteBackend(StoreConformance):
     @pytest.fixture
-    def url(self, tmp_path: Path) -> str:
-        return f"sqlite:///{tmp_path}/duly.db"
+    def url(self, sqlite_url: str) -> str:
+        return sqlite_url
 
     @pytest.fixture
     def open_store(self, url: str) -> OpenStore:
