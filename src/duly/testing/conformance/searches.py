@@ -152,6 +152,7 @@ class SearchCases(StoreConformance):
                 after: ScheduleKey | None = None
                 while page := await store.search_schedules(which, after=after, limit=size):
                     joined += [each.id for each in page]
+                    assert len(joined) <= len(whole), (which, size)
                     last = page[-1]
                     after = ScheduleKey(last.flow, str(last.scope), last.name)
                 assert joined == whole, (which, size)
