@@ -239,7 +239,7 @@ BAD_FILES: list[tuple[FileCheck, str, str]] = [
     ),
     (prose.leftovers, "README.md", "TODO: finish"),
     (prose.leftovers, "src/duly/a.py", "x = 1  # FIXME"),
-    (prose.machine_paths, "README.md", "see /work/main/README.md"),
+    (prose.machine_paths, "README.md", "see /Users/me/duly/README.md"),
     (prose.machine_paths, "Makefile", "PYTHON = '/home/me/python'"),
     (prose.registry_addresses, "requirements-dev.txt", "--index-url https://example.org"),
     (prose.registry_addresses, "requirements-dev.txt", "--find-links wheels"),

@@ -241,6 +241,8 @@ async def test_workers_add_up(emptied_url: str) -> None:
         for _ in range(2):
             ids += await enqueue(first, slow, [None])
             await begun.acquire()
+        running = [await store.store.get_job(each) for each in ids]
+        assert len({job.worker for job in running if job is not None}) == 2
         go.set()
         await store.ended(*ids)
 
