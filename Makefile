@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs screenshots test-faults test-dispatch soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
+.PHONY: help setup demo test docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,7 @@ demo: setup ## See the whole product run on a SQLite file; bounded with ARGS=--o
 
 # The browser is driven from a loop that runs as long as it does: no other test may share the process.
 test: setup test-tools ## Run all tests, options through ARGS="..."
-	@$(BIN)/python -m pytest -q -n 2 --ignore=tests/browser $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/browser $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m pytest -q -n 2 tests/browser)
 
 test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
@@ -46,6 +46,9 @@ soak: setup ## Kill planners and workers every second under load, and count ever
 
 sim: setup ## Simulate planners, workers and faults on a virtual clock, SEEDS=2000 or ARGS="..."
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+test-deep: setup ## Search the properties ten times as long as in every run, options through ARGS="..."
+	@DULY_TEST_DEPTH=10 $(BIN)/python -m pytest -q -n 2 --timeout=3600 tests/property $(ARGS)
 
 test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, options through ARGS="..."
 	@$(BIN)/python -m tests.fleet $(ARGS)

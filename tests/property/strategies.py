@@ -5,6 +5,7 @@ Hypothesis plays the random itself, so it can shrink what it finds; hence the si
 stands first in every choice.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,10 +28,11 @@ from tests.property.oracle import (
     offset_at,
 )
 
-# Sized for one core and a minute a file. For a long search raise them here.
-EXAMPLES_MANY = 600
-EXAMPLES = 200
-EXAMPLES_FEW = 50
+DEPTH = int(os.environ.get("DULY_TEST_DEPTH", "1"))
+"""How many times as long to search as in every run; `make test-deep` says ten."""
+EXAMPLES_MANY = 200 * DEPTH
+EXAMPLES = 70 * DEPTH
+EXAMPLES_FEW = 25 * DEPTH
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 MANY = settings(max_examples=EXAMPLES_MANY, deadline=None, suppress_health_check=SLOW_IS_FINE)

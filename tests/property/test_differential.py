@@ -23,7 +23,7 @@ from tests.property.oracle import Clocks
 from tests.property.strategies import trigger_of
 
 SEED = 20_260_308
-EXPRESSIONS = 4_000
+EXPRESSIONS = 1_500 * strategies.DEPTH
 FIRES = 3
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
 

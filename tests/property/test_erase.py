@@ -18,6 +18,7 @@ from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import every
 from duly.upkeep_store import Erased
+from tests.property.strategies import DEPTH
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 STEPS = 60
@@ -112,12 +113,12 @@ async def walk(url: str, seed: int) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4 * DEPTH))
 def test_the_other_owner_is_left_alone_in_memory(seed: int) -> None:
     asyncio.run(walk("memory:", seed))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * DEPTH))
 def test_the_other_owner_is_left_alone_in_sqlite(seed: int, tmp_path: Path) -> None:
     asyncio.run(walk(f"sqlite:///{tmp_path}/two.db", seed))
 

@@ -18,9 +18,10 @@ from duly.store import Store
 from duly.stores import MemoryStore, open_store
 from duly.testing import ManualClock
 from tests.property.job_walk import JobWalk, check_sound, dump
+from tests.property.strategies import DEPTH
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
-STEPS = 1_500
+STEPS = 1_000
 DUMP_EVERY = 50
 
 
@@ -64,7 +65,7 @@ async def walk_with(url: str, seed: int) -> None:
         await store.close()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2 * DEPTH))
 def test_walk_is_sound(seed: int) -> None:
     taken = asyncio.run(walk_in_memory(seed, 2_000))
     assert min(taken.values()) > 10, "a verb that is hardly asked proves nothing"
@@ -101,12 +102,12 @@ def test_walk_repeats_itself() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", range(11, 11 + DEPTH))
 def test_sqlite_walks_with_the_model(tmp_path: Path, seed: int) -> None:
     asyncio.run(walk_with(f"sqlite:///{tmp_path}/walk.db", seed))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", range(11, 11 + DEPTH))
 def test_postgresql_walks_with_the_model(postgres_url: str, seed: int) -> None:
     asyncio.run(walk_with(postgres_url, seed))

@@ -18,6 +18,7 @@ from duly.stores import MemoryStore, open_store, spans
 from duly.stores.memory import job_moves
 from duly.testing import ManualClock
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
+from tests.property.strategies import DEPTH
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 STEPS = 600
@@ -171,7 +172,7 @@ async def walk_with(url: str, seed: int) -> None:
         await store.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2 * DEPTH))
 def test_walk_is_sound(seed: int) -> None:
     clock = ManualClock(START)
     taken = asyncio.run(walk_in_memory(MemoryStore(clock), clock, seed))
@@ -217,12 +218,12 @@ def test_walk_repeats_itself() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", range(11, 11 + DEPTH))
 def test_sqlite_walks_with_the_model(tmp_path: Path, seed: int) -> None:
     asyncio.run(walk_with(f"sqlite:///{tmp_path}/walk.db", seed))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", range(11, 11 + DEPTH))
 def test_postgresql_walks_with_the_model(postgres_url: str, seed: int) -> None:
     asyncio.run(walk_with(postgres_url, seed))

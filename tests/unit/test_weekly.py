@@ -177,7 +177,7 @@ TABLES = st.dictionaries(
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     days=TABLES,
     tz=st.sampled_from(ZONES),
