@@ -48,7 +48,7 @@ sim: setup ## Simulate planners, workers and faults on a virtual clock, SEEDS=20
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 test-deep: setup ## Search the properties ten times as long as in every run, options through ARGS="..."
-	@DULY_TEST_DEPTH=10 $(BIN)/python -m pytest -q -n 2 --timeout=3600 tests/property $(ARGS)
+	@DULY_TEST_DEPTH=10 $(BIN)/python -m pytest -q -n 2 --timeout=3600 tests/property tests/integration/test_index_model.py $(ARGS)
 
 test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, options through ARGS="..."
 	@$(BIN)/python -m tests.fleet $(ARGS)

@@ -21,7 +21,7 @@ from tests.property.job_walk import JobWalk, check_sound, dump
 from tests.property.strategies import DEPTH
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
-STEPS = 1_000
+STEPS = 1_500
 DUMP_EVERY = 50
 
 
