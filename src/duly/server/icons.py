@@ -90,6 +90,7 @@ def tone(state: str) -> str:
     return _LOOKS.get(state, _UNKNOWN)[0]
 
 
+@lru_cache(maxsize=256)
 def badge(state: str, text: str | None = None) -> Markup:
     """A state as a shape in its tone, and its word."""
     look, shape = _LOOKS.get(state, _UNKNOWN)

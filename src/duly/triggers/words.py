@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import pairwise
 
 from duly.triggers.fields import Field, Item, parse_fields
@@ -28,6 +29,7 @@ _LENGTH_MAX = 399
 _OWN = "fixed per schedule"
 
 
+@lru_cache(maxsize=2_048)  # a page tells fifty, and a live page tells them again and again
 def cron_words(expression: str, *, seconds: bool = False) -> str:
     """When a valid cron expression fires."""
     fields = parse_fields(expression, seconds=seconds)
