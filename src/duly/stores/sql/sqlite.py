@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from duly.errors import InvalidInput
@@ -203,16 +203,19 @@ def _begin(patience_s: float) -> Any:
         SQLite looks again after up to 100 ms, and so misses its turn time and again where others
         hurry. Many short waits look every few milliseconds.
         """
-        driver: Any = connection.connection.dbapi_connection
         ends_at = monotonic() + patience_s
-        while monotonic() < ends_at:
+        while True:
             try:
-                driver.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    break
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except OperationalError as error:
+                if not _is_busy(error) or monotonic() >= ends_at:
+                    raise
             else:
                 return
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return begin
+
+
+def _is_busy(error: OperationalError) -> bool:
+    code: int = getattr(error.orig, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY
