@@ -35,7 +35,7 @@ demo: setup ## See the whole product run on a SQLite file; bounded with ARGS=--o
 
 # The browser is driven from a loop that runs as long as it does: no other test may share the process.
 test: setup test-tools ## Run all tests, options through ARGS="..."
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore=tests/browser $(ARGS)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal --ignore=tests/browser $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m pytest -q -n 2 tests/browser)
 
 test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
