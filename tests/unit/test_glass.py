@@ -97,17 +97,22 @@ def test_shared_answers_are_read_once_for_all() -> None:
     asyncio.run(check())
 
 
+def failing_once() -> Callable[[], Awaitable[int]]:
+    """Gives 1, fails, and gives 2."""
+    answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
+
+    async def read() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return read
+
+
 def test_shared_answers_are_never_older_than_they_may_be() -> None:
     async def check() -> None:
-        answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
-
-        async def read() -> int:
-            answer = answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        shared = Shared(read, for_s=0)
+        shared = Shared(failing_once(), for_s=0)
         assert await shared.get() == 1
         with pytest.raises(BackendUnavailable):
             await shared.get()
@@ -118,15 +123,7 @@ def test_shared_answers_are_never_older_than_they_may_be() -> None:
 
 def test_old_answers_stay_while_new_ones_are_read() -> None:
     async def check() -> None:
-        answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
-
-        async def read() -> int:
-            answer = answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        kept = Kept(read, for_s=0)
+        kept = Kept(failing_once(), for_s=0)
         assert [await kept.get(60) for _ in range(3)] == [1, 1, 2]
 
     asyncio.run(check())
