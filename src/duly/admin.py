@@ -342,7 +342,7 @@ class Admin:
 
     def _redact(self, job: Job) -> Collection[str]:
         action = self._actions.get(job.action)
-        return EVERY if action is None else action.redact
+        return (EVERY,) if action is None else action.redact
 
 
 def _check(what: str, number: object, most: int, remedy: str = "") -> None:

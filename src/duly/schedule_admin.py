@@ -295,4 +295,4 @@ class ScheduleAdmin:
 
     def _redact(self, schedule: Schedule) -> Collection[str]:
         action = self._actions.get(f"{schedule.flow}.{schedule.definition.action}")
-        return EVERY if action is None else action.redact
+        return (EVERY,) if action is None else action.redact
