@@ -59,6 +59,9 @@ class Db:
 
         In it `{p}` is the prefix of table names, `{now}` the deciding clock, `{lock}` and `{skip}`
         lock the rows found or skip those that others hold, and `IN :name` takes a list of texts.
+
+        A limit stands in a materialized part: a sub-select under IN may be run again for each row,
+        and then finds as many rows each time.
         """
         lists = tuple(name for name, value in values.items() if type(value) is list)
         clause = _clause(statement, self.dialect, self.tables, lists, self.fixed_now_ms is None)

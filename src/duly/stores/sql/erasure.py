@@ -171,8 +171,9 @@ def _remove_jobs(db: Db, jobs: Sequence[Any]) -> Erased:
 def _keys(db: Db, owner: Owner, _: Place, limit: int) -> Done:
     gone = db.run(
         "DELETE FROM {p}idempotency WHERE (workspace, action, idempotency_key) IN ("
-        "SELECT workspace, action, idempotency_key FROM {p}idempotency "
-        "WHERE workspace = :workspace ORDER BY action, idempotency_key LIMIT :limit {lock})",
+        "WITH own AS MATERIALIZED (SELECT workspace, action, idempotency_key FROM {p}idempotency "
+        "WHERE workspace = :workspace ORDER BY action, idempotency_key LIMIT :limit {lock}) "
+        "SELECT * FROM own)",
         workspace=owner.workspace,
         limit=limit,
     ).rowcount
@@ -283,8 +284,9 @@ def _forget(db: Db, schedule_ids: Iterable[str | None], limit: int) -> int:
     for chunk in chunks(ids):
         if gone < limit:
             gone += db.run(
-                "DELETE FROM {p}schedule_events WHERE seq IN (SELECT seq FROM {p}schedule_events "
-                "WHERE schedule_id IN :ids ORDER BY seq LIMIT :limit)",
+                "DELETE FROM {p}schedule_events WHERE seq IN ("
+                "WITH first AS MATERIALIZED (SELECT seq FROM {p}schedule_events "
+                "WHERE schedule_id IN :ids ORDER BY seq LIMIT :limit) SELECT seq FROM first)",
                 ids=list(chunk),
                 limit=limit - gone,
             ).rowcount

@@ -221,8 +221,9 @@ def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
         db.run("DELETE FROM {p}jobs WHERE id IN :ids", ids=ids)
     db.run(
         "DELETE FROM {p}idempotency WHERE (workspace, action, idempotency_key) IN ("
-        "SELECT workspace, action, idempotency_key FROM {p}idempotency "
-        "WHERE expires_at_ms <= {now} ORDER BY expires_at_ms LIMIT :limit {skip})",
+        "WITH old AS MATERIALIZED (SELECT workspace, action, idempotency_key FROM {p}idempotency "
+        "WHERE expires_at_ms <= {now} ORDER BY expires_at_ms LIMIT :limit {skip}) "
+        "SELECT * FROM old)",
         limit=limit,
     )
     return len(ids)

@@ -93,8 +93,8 @@ def _remove(db: Db, ids: list[str], which: str, edge_ms: int, limit: int) -> int
     for start in range(0, len(ids), _TOGETHER):
         if gone < limit:
             gone += db.run(
-                f"DELETE FROM {{p}}occurrences WHERE (schedule_id, nominal_ms) IN ({_OLD}{which}"
-                "LIMIT :limit {skip})",
+                "DELETE FROM {p}occurrences WHERE (schedule_id, nominal_ms) IN ("
+                f"WITH old AS MATERIALIZED ({_OLD}{which}LIMIT :limit {{skip}}) SELECT * FROM old)",
                 ids=ids[start : start + _TOGETHER],
                 edge_ms=edge_ms,
                 limit=limit - gone,

@@ -23,7 +23,7 @@ class Listener:
     """Calls `wake` with every notice until it is closed."""
 
     def __init__(self, url: URL, channel: str, wake: Callable[[str], None]) -> None:
-        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._url = url
         self._channel = channel
         self._wake = wake
         self._closed = threading.Event()
@@ -40,10 +40,13 @@ class Listener:
 
     def _run(self) -> None:
         import psycopg
+        from sqlalchemy.dialects.postgresql.psycopg import dialect
 
+        _, given = dialect().create_connect_args(self._url)  # type: ignore[no-untyped-call]
+        given |= {"autocommit": True, "connect_timeout": 5}
         while not self._closed.is_set():
             try:
-                with psycopg.connect(self._url, autocommit=True, connect_timeout=5) as connection:
+                with psycopg.connect(**given) as connection:
                     connection.execute(f'LISTEN "{self._channel}"')
                     self._say("queue:*")  # whatever came while nobody listened
                     while not self._closed.is_set():

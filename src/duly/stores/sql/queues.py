@@ -86,8 +86,10 @@ def remove_silent_workers(db: Db, silent_ms: int, limit: int = 100) -> list[Work
     """Take workers off the list that have said nothing for so long."""
     check_limit(limit)
     gone = db.run(
-        "DELETE FROM {p}workers WHERE id IN (SELECT id FROM {p}workers "
-        "WHERE beat_at_ms <= {now} - :silent_ms ORDER BY id LIMIT :limit {skip}) RETURNING id",
+        "DELETE FROM {p}workers WHERE id IN ("
+        "WITH silent AS MATERIALIZED (SELECT id FROM {p}workers "
+        "WHERE beat_at_ms <= {now} - :silent_ms ORDER BY id LIMIT :limit {skip}) "
+        "SELECT id FROM silent) RETURNING id",
         silent_ms=silent_ms,
         limit=limit,
     )

@@ -1,0 +1,35 @@
+"""PostgreSQL that runs a sub-select again for each row, wherever it may: limits hold all the same.
+
+Which plan it takes is up to its statistics, and so to chance.
+"""
+
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from duly.testing.conformance import UpkeepConformance
+from duly.testing.conformance.job_inserts import InsertCases
+from duly.testing.conformance.job_keys import KeyCases
+from duly.testing.conformance.job_sweeps import LossCases, PromotionCases, PruneCases
+from duly.testing.conformance.workers import WorkerCases
+from tests.conformance.emptied import Emptied
+from tests.conformance.test_postgres import PostgresBackend
+
+_OFF = ("hashjoin", "mergejoin", "hashagg", "sort", "material", "memoize")
+
+
+class LoopingBackend(PostgresBackend):
+    @pytest.fixture
+    def url(self, emptied: Emptied) -> str:
+        options = " ".join(f"-c enable_{each}=off" for each in _OFF)
+        return f"{emptied.empty()}?{urlencode({'options': options}, quote_via=quote)}"
+
+
+class TestUpkeep(LoopingBackend, UpkeepConformance):
+    pass
+
+
+class TestJobs(
+    LoopingBackend, InsertCases, KeyCases, LossCases, PromotionCases, PruneCases, WorkerCases
+):
+    pass
