@@ -55,6 +55,16 @@ EVENTS = """
 INSERT INTO duly_job_events (job_id, seq, at_ms, state, attempt)
 SELECT id, 1, created_at_ms, 'queued', 0 FROM duly_jobs WHERE id > %(last)s
 """
+LINE = """
+INSERT INTO duly_job_line (queue, careful, place, id, workspace, action, run_at_ms)
+SELECT queue, careful, place, id, workspace, action, run_at_ms FROM duly_jobs
+WHERE state = 'queued'
+"""
+MARKS = """
+INSERT INTO duly_job_marks (state, at_ms, jobs, ids)
+SELECT state, COALESCE(finished_at_ms, lease_until_ms), count(*), json_agg(id) FROM duly_jobs
+WHERE state <> 'queued' GROUP BY 1, 2
+"""
 LEDGER = """
 INSERT INTO duly_occurrences (schedule_id, nominal_ms, flow, scope, name, run_at_ms, state, missed,
     row_version, position, at_ms, times, job_id, fired_at_ms, ended_at_ms)
@@ -76,6 +86,6 @@ def fill(url: str, schedules: int, jobs: int) -> None:
             "jobs": jobs,
             "last": f"job_{max(0, jobs - 20_000):012}",
         }
-        for statement in (DOCUMENTS, RULES, INDEX, JOBS, EVENTS, LEDGER):
+        for statement in (DOCUMENTS, RULES, INDEX, JOBS, EVENTS, LINE, MARKS, LEDGER):
             connection.execute(statement, values)
         connection.execute("VACUUM ANALYZE")

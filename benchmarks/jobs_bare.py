@@ -19,23 +19,31 @@ from benchmarks.jobs_peer_calls import Calls, end_with_parent
 NOW = "(SELECT (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint)"
 TAKE = f"""
 WITH picked AS MATERIALIZED (
-    SELECT ctid AS spot FROM duly_jobs WHERE state = 'queued' AND queue = 'default'
+    SELECT ctid AS spot FROM duly_job_line WHERE queue = 'default'
         AND careful = 0 AND run_at_ms <= {NOW}
     ORDER BY place, id LIMIT %s FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    DELETE FROM duly_job_line WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id
 )
 UPDATE duly_jobs SET state = 'processing', fence = fence + 1, events = events + 1,
     worker = 'bare', claimed_at_ms = {NOW}, lease_until_ms = {NOW} + 30000
-WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, fence, input
+WHERE id = ANY(ARRAY(SELECT id FROM gone)) AND state = 'queued'
+RETURNING id, fence, input, lease_until_ms
 """
+MARK = "INSERT INTO duly_job_marks (state, at_ms, jobs, ids) VALUES ('processing', %s, %s, %s)"
 END = f"""
 WITH f AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::integer[]) AS f (id, fence)
+), ended AS (
+    UPDATE duly_jobs AS j SET state = 'succeeded', events = events + 1, attempts = attempts + 1,
+        lease_until_ms = NULL, finished_at_ms = {NOW}
+    FROM f
+    WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
+        AND j.state = 'processing'
+    RETURNING j.id
 )
-UPDATE duly_jobs AS j SET state = 'succeeded', events = events + 1, attempts = attempts + 1,
-    lease_until_ms = NULL, finished_at_ms = {NOW}
-FROM f
-WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
-    AND j.state = 'processing'
+INSERT INTO duly_job_marks (state, at_ms, jobs, ids)
+SELECT 'succeeded', {NOW}, count(*), json_agg(id) FROM ended HAVING count(*) > 0
 """
 
 
@@ -45,9 +53,11 @@ def work(url: str, jobs: int, options: dict[str, Any]) -> None:
         while True:
             with connection.transaction():
                 rows = connection.execute(TAKE, [options["batch"]]).fetchall()
+                ids, fences = [row[0] for row in rows], [row[1] for row in rows]
+                if rows:
+                    connection.execute(MARK, [rows[0][3], len(ids), json.dumps(ids)])
             for _ in rows:
                 calls.note()
-            ids, fences = [row[0] for row in rows], [row[1] for row in rows]
             with connection.transaction():
                 connection.execute(END, [ids, fences])
 

@@ -1,4 +1,4 @@
-"""Bulk enqueue beside the bare driver: COPY of the same job and event rows, as many at a time."""
+"""Bulk enqueue beside the bare driver: COPY of the same rows, as many at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from duly.ids import new_ids
 from duly.job_store import MAX_INSERT
 from duly.jobs import JobId, NewJob
 from duly.stores.sql.job_inserts import first_event, full_row
+from duly.stores.sql.job_line import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,12 @@ def _batches(jobs: int) -> Iterator[Tables]:
         ids = new_ids("job_", min(MAX_INSERT, jobs - start))
         full = [full_row(NewJob(id=JobId(each), action="bench.noop"), now_ms) for each in ids]
         events = [first_event(row) for row in full]
+        line = [{name: row[name] for name in COLUMNS.split(", ")} for row in full]
         yield {
             table: (", ".join(rows[0]), [tuple(row.values()) for row in rows])
-            for table, rows in (("duly_jobs", full), ("duly_job_events", events))
+            for table, rows in (
+                ("duly_jobs", full),
+                ("duly_job_events", events),
+                ("duly_job_line", line),
+            )
         }

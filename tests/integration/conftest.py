@@ -26,8 +26,8 @@ def emptied_url(filled_url: str) -> str:
     """The same, with nothing in its tables."""
     with psycopg.connect(filled_url) as connection:
         connection.execute(
-            "TRUNCATE duly_jobs, duly_job_events, duly_idempotency, duly_queues, "
-            "duly_queue_tokens, duly_workers"
+            "TRUNCATE duly_jobs, duly_job_events, duly_job_line, duly_job_marks, duly_idempotency, "
+            "duly_queues, duly_queue_tokens, duly_workers"
         )
     return filled_url
 

@@ -20,6 +20,7 @@ from duly.stores.sql.migrate import migrations, record_statement
 from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
 from duly.stores.upkeep import upgrade_schema
+from tests.property.beside import check_beside
 from tests.servers import PostgresServer
 
 
@@ -155,6 +156,35 @@ async def history(
         return [(each.seq, each.state.value, each.actor) for each in await store.job_events(JOB)]
     finally:
         await store.close()
+
+
+def test_jobs_of_every_state_find_their_places(pair: Pair) -> None:
+    """Line and marks, which version 10 brought, are made for the jobs that are there."""
+    later = {"run_at_ms": 1 << 50}
+    states: list[tuple[JobState, dict[str, Any]]] = [
+        (JobState.QUEUED, {}),
+        (JobState.QUEUED, {"careful": 1, "place": 7}),
+        (JobState.SCHEDULED, later),
+        (JobState.SCHEDULED, {"in_line": 1}),
+        (JobState.RETRYING, later),
+        (JobState.PROCESSING, {"worker": ADA, "lease_until_ms": 5_000}),
+        (JobState.SUCCEEDED, {"finished_at_ms": 3_000}),
+        (JobState.SUCCEEDED, {"finished_at_ms": 3_000}),
+        (JobState.DEAD, {"finished_at_ms": 4_000}),
+    ]
+    engine = engine_of(pair.old)
+    with engine.begin() as connection:
+        make_version(connection, pair.old, 9)
+        for number, (state, columns) in enumerate(states):
+            row = full_row(NewJob(id=JobId(f"job_{number}"), action="a.b"), 1_000)
+            del row["waits"]
+            row |= {"state": state.value} | columns
+            connection.execute(make_tables().jobs.insert().values(row))
+    engine.dispose()
+    upgrade_schema(pair.old)
+    store = open_store(pair.old)
+    check_beside(store)
+    asyncio.run(store.close())
 
 
 def leased() -> LeasedJob:

@@ -17,6 +17,7 @@ from duly.outcomes import Finish
 from duly.store import Store
 from duly.stores import MemoryStore, open_store
 from duly.testing import ManualClock
+from tests.property.beside import check_beside
 from tests.property.job_walk import JobWalk, check_sound, dump
 from tests.property.strategies import DEPTH
 
@@ -54,6 +55,7 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
         walk.learn(expected)
         if number % DUMP_EVERY == 0 or number == steps - 1:
             assert await dump(store) == await dump(model), f"seed {seed}, step {number}: {name}"
+            check_beside(store)
 
 
 async def walk_with(url: str, seed: int) -> None:

@@ -60,6 +60,9 @@ class Db:
         In it `{p}` is the prefix of table names, `{now}` the deciding clock, `{lock}` and `{skip}`
         lock the rows found or skip those that others hold, and `IN :name` takes a list of texts.
 
+        `{each_of_ids}` joins each id in `m.ids`, a JSON array, as `e.value`, and `{job_of_k}` the
+        job `j` whose id is `k.id`, looked up by its key.
+
         A limit stands in a materialized part: a sub-select under IN may be run again for each row,
         and then finds as many rows each time.
         """
@@ -104,7 +107,9 @@ def _clause(
     if own_clock:
         clock = str(dialect.now_ms().compile(compile_kwargs={"literal_binds": True}))
     filled = (
-        statement.replace("{p}", dialect.names(tables)[0])
+        statement.replace("{each_of_ids}", dialect.each_of_ids)
+        .replace("{job_of_k}", dialect.job_of_k)
+        .replace("{p}", dialect.names(tables)[0])
         .replace("{now}", clock)
         .replace("{lock}", dialect.lock)
         .replace("{skip}", dialect.skip_locked)

@@ -40,6 +40,10 @@ class Dialect(Hashable, Protocol):
     """At the end of a SELECT: hold the rows until the transaction ends."""
     skip_locked: str
     """The same, leaving out rows that others hold."""
+    each_of_ids: str
+    """A join of the ids in `m.ids`, a JSON array, as `e.value`."""
+    job_of_k: str
+    """A join of the job `j` with the id `k.id`, by its key and in no other way."""
     has_one_writer: bool
     """Whether transactions run one after another, so that it is no use to begin several."""
 

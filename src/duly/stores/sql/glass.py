@@ -17,44 +17,39 @@ from duly.glass_store import (
 )
 from duly.jobs import JobState
 from duly.stores.checks import check_audit, check_limit
+from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_searches import PARTS
 
 # A state that follows from the condition is not read: the index alone answers, and no row is
 # looked up.
 _STATES = tuple(
-    ("state" if state is JobState.SCHEDULED else f"'{state}'", condition, order)
+    part % ("state" if state is JobState.SCHEDULED else f"'{state}' AS state")
     for state, parts in PARTS.items()
     if state is not JobState.RETRYING  # counted with the scheduled ones
-    for condition, order in parts
+    for part in parts
 )
-_STATE = "SELECT state FROM (SELECT %s AS state FROM {p}jobs WHERE %s ORDER BY %s LIMIT :most) s"
 _QUEUES = """
 WITH RECURSIVE waiting(queue) AS (
-    SELECT (SELECT queue FROM {p}jobs WHERE state = 'queued' ORDER BY queue LIMIT 1)
+    SELECT (SELECT queue FROM {p}job_line ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT j.queue FROM {p}jobs j WHERE j.state = 'queued' AND j.queue > waiting.queue
+    SELECT (SELECT j.queue FROM {p}job_line j WHERE j.queue > waiting.queue
             ORDER BY j.queue LIMIT 1)
     FROM waiting WHERE waiting.queue IS NOT NULL
 ), later(queue) AS (
-    SELECT (SELECT queue FROM {p}jobs WHERE state IN ('scheduled', 'retrying') AND in_line = 0
-            ORDER BY queue LIMIT 1)
+    SELECT (SELECT queue FROM {p}jobs WHERE waits = 1 ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT j.queue FROM {p}jobs j WHERE j.state IN ('scheduled', 'retrying')
-            AND j.in_line = 0 AND j.queue > later.queue ORDER BY j.queue LIMIT 1)
+    SELECT (SELECT j.queue FROM {p}jobs j WHERE j.waits = 1 AND j.queue > later.queue
+            ORDER BY j.queue LIMIT 1)
     FROM later WHERE later.queue IS NOT NULL
 ), lined AS (
     SELECT queue, count(*) AS jobs FROM (SELECT queue FROM {p}jobs
-        WHERE in_line = 1 ORDER BY schedule_id, run_at_ms, nominal_ms, id LIMIT :most) l
+        WHERE in_line = 1 ORDER BY schedule_id, run_at_ms, nominal_ms, id LIMIT :look) l
     GROUP BY queue
 ), running AS (
-    SELECT queue, count(*) AS jobs FROM (SELECT queue FROM {p}jobs
-        WHERE state = 'processing' AND lease_until_ms IS NOT NULL
-        ORDER BY lease_until_ms LIMIT :most) r GROUP BY queue
+    SELECT queue, count(*) AS jobs FROM <processing> r GROUP BY queue
 ), died AS (
-    SELECT queue, count(*) AS jobs FROM (SELECT queue FROM {p}jobs
-        WHERE state = 'dead' AND finished_at_ms IS NOT NULL
-        ORDER BY finished_at_ms LIMIT :most) d GROUP BY queue
+    SELECT queue, count(*) AS jobs FROM <dead> d GROUP BY queue
 ), known AS (
     SELECT queue FROM waiting WHERE queue IS NOT NULL
     UNION SELECT queue FROM later WHERE queue IS NOT NULL
@@ -62,48 +57,50 @@ WITH RECURSIVE waiting(queue) AS (
     UNION SELECT queue FROM died UNION SELECT queue FROM {p}queues
 )
 SELECT known.queue,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.state = 'queued'
-        AND j.queue = known.queue ORDER BY j.careful, j.place, j.id LIMIT :most) q) AS queued,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j
-        WHERE j.state IN ('scheduled', 'retrying') AND j.in_line = 0
-        AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT :most) q)
+    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = known.queue
+        ORDER BY j.careful, j.place, j.id LIMIT :look) q) AS queued,
+    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.waits = 1
+        AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT :look) q)
         + COALESCE((SELECT jobs FROM lined WHERE lined.queue = known.queue), 0) AS later,
     COALESCE((SELECT jobs FROM running WHERE running.queue = known.queue), 0) AS processing,
     COALESCE((SELECT jobs FROM died WHERE died.queue = known.queue), 0) AS dead,
-    (SELECT j.run_at_ms FROM {p}jobs j WHERE j.state = 'queued' AND j.queue = known.queue
+    (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = known.queue
         ORDER BY j.careful, j.place, j.id LIMIT 1) AS first_run_at_ms
 FROM known ORDER BY known.queue LIMIT :limit
 """
+for _state in (JobState.PROCESSING, JobState.DEAD):
+    _QUEUES = _QUEUES.replace(f"<{_state}>", job_marks.concerned(_state))
 _WORKSPACES = """
 WITH RECURSIVE pair(workspace, depth) AS (
-    SELECT (SELECT workspace FROM {p}jobs WHERE state = 'queued' AND queue = :queue
+    SELECT (SELECT workspace FROM {p}job_line WHERE queue = :queue
             ORDER BY workspace LIMIT 1), 1
     UNION ALL
-    SELECT (SELECT j.workspace FROM {p}jobs j WHERE j.state = 'queued' AND j.queue = :queue
+    SELECT (SELECT j.workspace FROM {p}job_line j WHERE j.queue = :queue
             AND j.workspace > pair.workspace ORDER BY j.workspace LIMIT 1), depth + 1
     FROM pair WHERE pair.workspace IS NOT NULL AND depth < :limit
 )
 SELECT pair.workspace,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.state = 'queued'
-        AND j.queue = :queue AND j.workspace = pair.workspace
-        ORDER BY j.careful, j.place, j.id LIMIT :most) q) AS queued,
-    (SELECT j.run_at_ms FROM {p}jobs j WHERE j.state = 'queued' AND j.queue = :queue
+    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = :queue
+        AND j.workspace = pair.workspace
+        ORDER BY j.careful, j.place, j.id LIMIT :look) q) AS queued,
+    (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = :queue
         AND j.workspace = pair.workspace ORDER BY j.careful, j.place, j.id LIMIT 1)
         AS first_run_at_ms
 FROM pair WHERE pair.workspace IS NOT NULL ORDER BY pair.workspace
 """
 _ENDS = (
-    "SELECT minute_ms, state FROM (SELECT finished_at_ms / 60000 * 60000 AS minute_ms, "
-    "'%s' AS state FROM {p}jobs WHERE state = '%s' AND finished_at_ms >= :since_ms "
-    "ORDER BY finished_at_ms DESC LIMIT :most) s"
+    "SELECT * FROM (SELECT at_ms / 60000 * 60000 AS minute_ms, state, jobs FROM {p}job_marks "
+    "WHERE state = '%s' AND at_ms >= :since_ms ORDER BY at_ms DESC, seq DESC LIMIT :look) s"
 )
 
 
 def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
     """Jobs by state, each counted up to `most`."""
     check_limit(most, MAX_COUNT)
-    parts = " UNION ALL ".join(_STATE % each for each in _STATES)
-    found = db.run(f"SELECT state, count(*) AS jobs FROM ({parts}) c GROUP BY state", most=most)
+    found = db.run(
+        f"SELECT state, count(*) AS jobs FROM ({' UNION ALL '.join(_STATES)}) c GROUP BY state",
+        look=most,
+    )
     return {JobState(row.state): min(row.jobs, most) for row in sorted(found)}
 
 
@@ -111,7 +108,7 @@ def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCoun
     """Queues in which something waits, runs or died, or that somebody spoke about."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
-    found = [QueueCount._make(row) for row in db.run(_QUEUES, most=most, limit=limit)]
+    found = [QueueCount._make(row) for row in db.run(_QUEUES, look=most, limit=limit)]
     return [each._replace(later=min(each.later, most)) for each in found]
 
 
@@ -121,19 +118,19 @@ def count_workspaces(
     """Workspaces with queued jobs in a queue."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
-    found = db.run(_WORKSPACES, queue=queue, most=most, limit=limit)
+    found = db.run(_WORKSPACES, queue=queue, look=most, limit=limit)
     return [WorkspaceCount._make(row) for row in found]
 
 
 def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
     """Jobs ended since then by minute and state."""
     check_limit(most, MAX_COUNT)
-    parts = " UNION ALL ".join(_ENDS % (state, state) for state in ENDS)
+    parts = " UNION ALL ".join(_ENDS % state for state in ENDS)
     found = db.run(
-        f"SELECT minute_ms, state, count(*) AS jobs FROM ({parts}) e "
+        f"SELECT minute_ms, state, SUM(jobs) AS jobs FROM ({parts}) e "
         "GROUP BY minute_ms, state ORDER BY minute_ms, state",
         since_ms=since_ms,
-        most=most,
+        look=most,
     )
     return [EndCount(row.minute_ms, JobState(row.state), row.jobs) for row in found]
 

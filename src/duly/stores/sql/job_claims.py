@@ -8,7 +8,7 @@ that there is nothing to sweep.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
@@ -16,7 +16,7 @@ from duly.errors import InvalidInput
 from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, Claims, QueueSettings, Renewed
 from duly.jobs import FINAL, JobId, JobState, LeasedJob, Token, WorkerId
 from duly.outcomes import Finish, check_finish
-from duly.stores.sql import ledger, tokens, turns
+from duly.stores.sql import job_marks, ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
 from duly.stores.sql.job_moves import promote_due, release_expired
@@ -42,7 +42,7 @@ class _Look:
 
     now_ms: int
     lease_ends_ms: int | None
-    """The first lease to end, of any queue."""
+    """When to look for leases that have ended, of any queue."""
     due_ms: int | None
     """The first run time that is waited for, of the queues asked for."""
     queues: dict[str, QueueSettings]
@@ -71,7 +71,10 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
     wake_at_ms = None
     if not claim.jobs:
         is_swept = look.next_ms is not None and look.next_ms <= look.now_ms
-        wake_at_ms = (_look(db, request) if is_swept else look).next_ms
+        after = _look(db, request) if is_swept else look
+        if after.lease_ends_ms is not None:
+            after = replace(after, lease_ends_ms=job_marks.first_lease(db))
+        wake_at_ms = after.next_ms
     return Claims(claim.jobs, claim.holds, wake_at_ms, look.now_ms)
 
 
@@ -138,6 +141,9 @@ class _Claim:
         if held or slots:
             for position, job in enumerate(jobs):
                 self.holds[job.id] = held + tuple(slots[position : position + 1])
+        if jobs:
+            ids = [job.id for job in jobs]
+            job_marks.add(self._db, JobState.PROCESSING, jobs[0].lease_until_ms, ids)
         careful = sum([job.careful for job in jobs])
         self._careful_room -= careful
         self._room -= len(jobs) - careful
@@ -173,13 +179,12 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
 @lru_cache(maxsize=64)
 def _look_statement(queues: int) -> str:
     firsts = ", ".join(
-        "(SELECT run_at_ms FROM {p}jobs WHERE state IN ('scheduled', 'retrying') AND in_line = 0 "
+        "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
         f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}"
         for number in range(queues)
     )
     return (
-        "SELECT {now} AS now_ms, (SELECT lease_until_ms FROM {p}jobs WHERE lease_until_ms "
-        f"IS NOT NULL ORDER BY lease_until_ms LIMIT 1) AS lease_ends_ms, {firsts}, q.* "
+        f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {firsts}, q.* "
         "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
     )
 
@@ -204,11 +209,14 @@ def renew(
         worker=worker,
     )
     asked = {row.id: row.cancel_asked for row in held_rows if row.fence == fences[row.id]}
-    db.run(
-        "UPDATE {p}jobs SET lease_until_ms = {now} + :lease_ms WHERE id IN :ids",
+    renewed = db.run(
+        "UPDATE {p}jobs SET lease_until_ms = {now} + :lease_ms WHERE id IN :ids "
+        "RETURNING lease_until_ms",
         ids=list(asked),
         lease_ms=lease_ms,
-    )
+    ).all()
+    if renewed:
+        job_marks.add(db, JobState.PROCESSING, renewed[0].lease_until_ms, asked)
     lost = [job_id for job_id in fences if job_id not in asked]
     return Renewed(lost, [job_id for job_id in fences if asked.get(job_id)])
 

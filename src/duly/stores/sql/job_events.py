@@ -14,6 +14,7 @@ from sqlalchemy import Row
 
 from duly.events import AttemptStatus, JobEvent
 from duly.jobs import FINAL, JobState
+from duly.stores.sql import job_line, job_marks
 from duly.stores.sql.db import Db
 
 IN_THE_ROW = frozenset({JobState.PROCESSING, JobState.SUCCEEDED})
@@ -56,11 +57,11 @@ def move(
 ) -> set[str]:
     """Write states along a path, with an event for each, of jobs that are locked already.
 
-    Gives their queues. Nobody who moves stands in line any longer.
+    They end, or are queued. Gives their queues. Nobody who moves waits for a turn any longer.
     """
     state = path[-1]
     rows = db.run(
-        f"UPDATE {{p}}jobs SET state = :state, events = events + :steps, in_line = 0, "
+        "UPDATE {p}jobs SET state = :state, events = events + :steps, in_line = 0, waits = 0, "
         f"finished_at_ms = {'{now}' if state in FINAL else 'NULL'}{', ' * bool(sets)}{sets} "
         "WHERE id IN :ids RETURNING id, queue, fence, events, {now} AS at_ms",
         state=state.value,
@@ -82,6 +83,13 @@ def move(
         for row in rows
         for step, state in enumerate(path, 1)
     ]
-    if events:
-        db.connection.execute(db.tables.job_events.insert(), events)
+    if not rows:
+        return set()
+    db.connection.execute(db.tables.job_events.insert(), events)
+    moved = [row.id for row in rows]
+    if path[-1] is JobState.QUEUED:
+        job_line.enter(db, moved)
+    else:
+        job_line.leave(db, moved)
+        job_marks.add(db, path[-1], rows[0].at_ms, moved)
     return {row.queue for row in rows}

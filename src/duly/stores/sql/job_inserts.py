@@ -71,6 +71,7 @@ def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
         "retry": retry_text(job.retry),
         "timeout_ms": job.timeout_ms,
         "cancel_asked": 0,
+        "waits": int(state is JobState.SCHEDULED and not job.in_line),
         "idempotency_key": job.key,
         "schedule_id": job.schedule_id,
         "nominal_ms": job.nominal_ms,

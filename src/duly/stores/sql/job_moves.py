@@ -17,7 +17,7 @@ from duly.ledger import OccurrenceState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
 from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
-from duly.stores.sql import ledger, turns
+from duly.stores.sql import job_marks, ledger, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_events import move, write_attempts
 from duly.stores.sql.job_rows import job_of
@@ -27,13 +27,9 @@ from duly.turns import Unstarted, decide_late
 def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     """Move on jobs whose lease has ended."""
     check_limit(limit)
-    lost = db.run(
-        "SELECT id, queue, schedule_id, fence, careful AS is_careful, attempts, max_attempts, "
-        "cancel_asked "
-        "FROM {p}jobs WHERE lease_until_ms <= {now} "
-        "ORDER BY lease_until_ms, id LIMIT :limit {skip}",
-        limit=limit,
-    ).all()
+    columns = "id, queue, schedule_id, fence, careful AS is_careful, attempts, max_attempts, "
+    columns += "cancel_asked"
+    lost = job_marks.take(db, {JobState.PROCESSING: db.now_ms()}, columns, limit)
     by_path: dict[tuple[JobState, ...], list[str]] = defaultdict(list)
     for row in lost:
         by_path[decide_loss(row)].append(row.id)
@@ -61,7 +57,7 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
     for queue in served:
         found += db.run(
             "SELECT run_at_ms, id, state, schedule_id, nominal_ms, turn, policies FROM {p}jobs "
-            "WHERE state IN ('scheduled', 'retrying') AND in_line = 0 AND queue = :queue "
+            "WHERE waits = 1 AND queue = :queue "
             "AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
             queue=queue,
             limit=limit,
@@ -99,7 +95,10 @@ def _hold_back(db: Db, planned: Sequence[Row[Any]]) -> set[JobId]:
         return missed
     admission = turns.admit(db, asking)
     if admission.in_line:
-        db.run("UPDATE {p}jobs SET in_line = 1 WHERE id IN :ids", ids=sorted(admission.in_line))
+        db.run(
+            "UPDATE {p}jobs SET in_line = 1, waits = 0 WHERE id IN :ids",
+            ids=sorted(admission.in_line),
+        )
     for job_id, reason in admission.skipped.items():
         turns.skip(db, [job_id], reason)
     return missed | admission.in_line | admission.skipped.keys()
@@ -125,10 +124,9 @@ def waiting_queues(db: Db) -> list[str]:
     """Queues that have jobs waiting for their time: a step per queue, not per job."""
     rows = db.run(
         "WITH RECURSIVE found(queue) AS ("
-        "SELECT (SELECT queue FROM {p}jobs WHERE state IN ('scheduled', 'retrying') "
-        "AND in_line = 0 ORDER BY queue LIMIT 1) "
-        "UNION ALL SELECT (SELECT j.queue FROM {p}jobs j WHERE j.state IN ('scheduled', 'retrying')"
-        " AND j.in_line = 0 AND j.queue > found.queue ORDER BY j.queue LIMIT 1) "
+        "SELECT (SELECT queue FROM {p}jobs WHERE waits = 1 ORDER BY queue LIMIT 1) "
+        "UNION ALL SELECT (SELECT j.queue FROM {p}jobs j WHERE j.waits = 1 "
+        "AND j.queue > found.queue ORDER BY j.queue LIMIT 1) "
         "FROM found WHERE found.queue IS NOT NULL) "
         "SELECT queue FROM found WHERE queue IS NOT NULL"
     )
@@ -205,17 +203,9 @@ def delete_job(
 def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
     """Remove ended jobs kept long enough, and keys that ran out."""
     check_limit(limit)
-    found: list[tuple[int, str]] = []
-    for state in sorted(FINAL):
-        rows = db.run(
-            "SELECT finished_at_ms, id FROM {p}jobs WHERE state = :state "
-            "AND finished_at_ms <= {now} - :kept ORDER BY finished_at_ms, id LIMIT :limit {skip}",
-            state=state.value,
-            kept=getattr(retention, f"{state}_ms"),
-            limit=limit,
-        )
-        found += [(row.finished_at_ms, row.id) for row in rows]
-    ids = [job_id for _, job_id in sorted(found)[:limit]]
+    now_ms = db.now_ms()
+    until = {state: now_ms - getattr(retention, f"{state}_ms") for state in sorted(FINAL)}
+    ids = [row.id for row in job_marks.take(db, until, "id", limit)]
     if ids:
         db.run("DELETE FROM {p}job_events WHERE job_id IN :ids", ids=ids)
         db.run("DELETE FROM {p}jobs WHERE id IN :ids", ids=ids)

@@ -8,7 +8,7 @@ from sqlalchemy import Row
 
 from duly.events import Attempt, AttemptStatus, JobEvent
 from duly.job_store import JobCount, JobFilter
-from duly.jobs import FINAL, Job, JobId, JobState, WorkerId, retry_from
+from duly.jobs import Job, JobId, JobState, WorkerId, retry_from
 from duly.stores.checks import check_limit
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_events import ATTEMPT, attempt_events
@@ -73,11 +73,6 @@ def list_jobs(
         if getattr(which, name) is not None
     }
     terms = [f"{name} = :{name}" for name in wanted]
-    # What is true of every job in a state lets its partial index answer, where there are few.
-    if which.state in FINAL:
-        terms.append("finished_at_ms IS NOT NULL")
-    elif which.state is JobState.PROCESSING:
-        terms.append("lease_until_ms IS NOT NULL")
     if before is not None:
         terms.append("id < :before")
         wanted["before"] = before

@@ -13,27 +13,35 @@ from duly.job_store import JobFilter
 from duly.jobs import FINAL, JobId, JobState
 from duly.stores.checks import check_limit
 from duly.stores.sql.db import Db
+from duly.stores.sql.job_marks import concerned
 from duly.stores.sql.job_rows import job_of
 
-LATER = "state IN ('scheduled', 'retrying')"
 # Each names the condition of the partial index that it is to be answered from, and its order: a
 # planner that is told LIMIT alone would rather read the table and hope.
-WAITING = (
-    (f"{LATER} AND in_line = 0", "queue, run_at_ms, id"),
-    (f"{LATER} AND in_line = 1", "schedule_id, run_at_ms, nominal_ms, id"),
+_LATER = tuple(
+    f"SELECT %s FROM (SELECT * FROM {{p}}jobs WHERE {where} ORDER BY {order} LIMIT :look) AS part"
+    for where, order in (
+        ("waits = 1", "queue, run_at_ms, id"),
+        ("in_line = 1", "schedule_id, run_at_ms, nominal_ms, id"),
+    )
+)
+_QUEUED = (
+    "SELECT %s FROM (SELECT j.* FROM (SELECT id FROM {p}job_line "
+    "ORDER BY queue, careful, place, id LIMIT :look) AS k {job_of_k}) AS part"
 )
 PARTS = {
-    JobState.QUEUED: (("state = 'queued'", "queue, careful, place, id"),),
-    JobState.SCHEDULED: WAITING,
-    JobState.RETRYING: WAITING,
-    JobState.PROCESSING: (
-        ("state = 'processing' AND lease_until_ms IS NOT NULL", "lease_until_ms"),
-    ),
+    JobState.QUEUED: (_QUEUED,),
+    JobState.SCHEDULED: _LATER,
+    JobState.RETRYING: _LATER,
 } | {
-    state: ((f"state = '{state}' AND finished_at_ms IS NOT NULL", "finished_at_ms"),)
-    for state in FINAL
+    state: (f"SELECT %s FROM {concerned(state)} AS part",)
+    for state in (JobState.PROCESSING, *sorted(FINAL))
 }
-_PART = "SELECT * FROM (SELECT %s FROM {p}jobs WHERE %s ORDER BY %s LIMIT :look) AS part"
+"""Of each state all jobs, and perhaps some others, out of `:look` at most; `%s`: what to select."""
+_MARKED = (
+    "SELECT COALESCE(SUM(jobs), 0) AS jobs FROM (SELECT jobs FROM {p}job_marks "
+    "WHERE state = '%s' ORDER BY at_ms DESC, seq DESC LIMIT :look) AS part"
+)
 _FIELDS = ("state", "queue", "workspace", "action", "schedule_id", "correlation_id")
 _INDEXED = ("schedule_id", "correlation_id")
 
@@ -70,11 +78,14 @@ def _few(db: Db, state: JobState | None, look: int) -> str | None:
     parts = PARTS.get(state, ()) if state is not None else ()
     if not parts:
         return None
-    counted = " UNION ALL ".join(_PART % ("1 AS one", *part) for part in parts)
-    count = db.run(f"SELECT count(*) FROM ({counted}) AS c", look=look + 1).scalar_one()
-    if count > look:
+    if state in FINAL or state is JobState.PROCESSING:
+        counts = [_MARKED % state]
+    else:
+        counts = [f"SELECT count(*) AS jobs FROM ({part % '1 AS one'}) AS c" for part in parts]
+    total = f"SELECT SUM(jobs) FROM ({' UNION ALL '.join(counts)}) AS c"
+    if db.run(total, look=look + 1).scalar_one() > look:
         return None
-    return f"({' UNION ALL '.join(_PART % ('*', *part) for part in parts)}) AS few"
+    return f"({' UNION ALL '.join(part % '*' for part in parts)}) AS few"
 
 
 def _floor(db: Db, asked: dict[str, Any]) -> JobId | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from duly.jobs import JobId
+from duly.jobs import JobId, JobState
 from duly.ledger import Occurrence, OccurrenceState
 from duly.ledger_store import (
     MAX_LATENESS,
@@ -18,6 +18,7 @@ from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit, check_window
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
+from duly.stores.sql.job_marks import concerned
 from duly.stores.sql.ledger import occurrence_of
 
 _WINDOW = "schedule_id = :id AND nominal_ms >= :from_ms AND nominal_ms < :to_ms"
@@ -99,14 +100,13 @@ def recent_lateness(db: Db, limit: int = 1_000) -> list[Lateness]:
     """How late schedules' jobs began, of the jobs that ended last."""
     check_limit(limit, MAX_LATENESS)
     ended = " UNION ALL ".join(
-        "SELECT * FROM (SELECT id FROM {p}jobs WHERE finished_at_ms IS NOT NULL "
-        f"AND state = '{state}' ORDER BY finished_at_ms DESC LIMIT :limit) AS {state}"
-        for state in ("succeeded", "dead")
+        f"SELECT id FROM {concerned(state)} AS {state}"
+        for state in (JobState.SUCCEEDED, JobState.DEAD)
     )
     rows = db.run(
         f"SELECT o.fired_at_ms, o.fired_at_ms - o.run_at_ms FROM ({ended}) AS j "
         "JOIN {p}occurrences o ON o.job_id = j.id AND o.job_id IS NOT NULL "
         "WHERE o.fired_at_ms IS NOT NULL",
-        limit=limit,
+        look=limit,
     )
     return sorted((Lateness._make(row) for row in rows), reverse=True)[:limit]

@@ -17,7 +17,7 @@ from duly.errors import BackendUnavailable
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import SCHEMA_VERSION, Tables
 
-_READABLE_FROM = {1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1, 9: 1}
+_READABLE_FROM = {1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1, 9: 1, 10: 10}
 """By schema version: the oldest release's version that can still work on it."""
 
 

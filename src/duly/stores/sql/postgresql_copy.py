@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from duly.jobs import NewJob
+from duly.jobs import JobState, NewJob
 from duly.stores.sql.job_inserts import full_row
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _OWN = ("id", "input", "idempotency_key", "workspace", "scope", "schedule_id", "nominal_ms")
 """Columns that differ from job to job; the others are written once for all that share them."""
+_LINE = ("queue", "careful", "place", "action", "run_at_ms")
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -30,32 +31,38 @@ def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
     shared = _Shared(now_ms)
     parts = [shared.of(job) for job in jobs]
     ids = _column([job.id for job in jobs])
+    workspaces = _column([job.workspace for job in jobs])
     own = zip(
         ids,
         _column([job.input for job in jobs]),
         _column([job.key for job in jobs]),
-        _column([job.workspace for job in jobs]),
+        workspaces,
         _column([job.scope for job in jobs]),
         _column([job.schedule_id for job in jobs]),
         _column([job.nominal_ms for job in jobs]),
-        (text for _, text in parts),
+        (part.text for part in parts),
         strict=True,
     )
     lines = [f"{a}\t{b}\t{c}\t{d}\t{e}\t{f}\t{g}\t{h}\n" for a, b, c, d, e, f, g, h in own]
     events = [
-        f"{job_id}\t1\t{now_ms}\t{state}\t0\n"
-        for job_id, (state, _) in zip(ids, parts, strict=True)
+        f"{job_id}\t1\t{now_ms}\t{part.state}\t0\n" for job_id, part in zip(ids, parts, strict=True)
+    ]
+    line = [
+        f"{job_id}\t{workspace}\t{part.line}\n"
+        for job_id, workspace, part in zip(ids, workspaces, parts, strict=True)
+        if part.line is not None
     ]
     is_stored = _stored(
         db,
         {
             f"jobs ({', '.join((*_OWN, *shared.names))})": lines,
             "job_events (job_id, seq, at_ms, state, attempt)": events,
+            f"job_line (id, workspace, {', '.join(_LINE)})": line,
         },
     )
     if not is_stored:
         return None
-    return {job.id: state for job, (state, _) in zip(jobs, parts, strict=True)}
+    return {job.id: part.state for job, part in zip(jobs, parts, strict=True)}
 
 
 def copy_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:
@@ -76,7 +83,8 @@ def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
         driver: Any = db.connection.connection.driver_connection
         with driver.cursor() as cursor:
             for target, lines in targets.items():
-                _copy(cursor, f"{prefix}{target}", lines)
+                if lines:
+                    _copy(cursor, f"{prefix}{target}", lines)
     except psycopg.errors.UniqueViolation:
         nested.rollback()
         return False
@@ -91,17 +99,27 @@ def _copy(cursor: Any, target: str, lines: Iterable[str]) -> None:
         copy.write("".join(lines))
 
 
+class _Part(NamedTuple):
+    """What jobs have in common."""
+
+    state: str
+    text: str
+    """Their columns, as COPY reads them."""
+    line: str | None
+    """Those of the line that they stand in, if they are queued."""
+
+
 class _Shared:
     """The columns that jobs of one call have in common, written once for all of them."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._parts: dict[tuple[object, ...], tuple[str, str]] = {}
+        self._parts: dict[tuple[object, ...], _Part] = {}
         sample = full_row(NewJob(id="a", action="a"), now_ms)  # type: ignore[arg-type]
         self.names = [name for name in sample if name not in _OWN]
 
-    def of(self, job: NewJob) -> tuple[str, str]:
-        """The state, and the columns as text."""
+    def of(self, job: NewJob) -> _Part:
+        """The part of a job that it shares."""
         key = (
             job.action,
             job.queue,
@@ -121,7 +139,10 @@ class _Shared:
         if found is None:
             row = full_row(job, self._now_ms)
             text = "\t".join(_text(row[name]) for name in self.names)
-            found = self._parts[key] = (row["state"], text)
+            line = "\t".join(_text(row[name]) for name in _LINE)
+            state = row["state"]
+            found = _Part(state, text, line if state == JobState.QUEUED else None)
+            self._parts[key] = found
         return found
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from duly.jobs import FINAL, LeasedJob, NewJob
+from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
+from duly.stores.sql import job_line
 from duly.stores.sql.db import tuples
 from duly.stores.sql.job_events import IN_THE_ROW
 from duly.stores.sql.job_inserts import full_row
@@ -52,23 +53,26 @@ _by_place = itemgetter(-1, 0)
 
 @lru_cache(maxsize=4)
 def _take(by_workspace: bool, by_action: bool) -> str:
-    terms = f"state = 'queued' AND queue = :queue AND run_at_ms <= {_NOW}"
+    terms = f"queue = :queue AND run_at_ms <= {_NOW}"
     terms += " AND workspace = :workspace" if by_workspace else ""
     terms += " AND action = ANY(CAST(:actions AS text[]))" if by_action else ""
-    pick = f"SELECT ctid AS spot, place, id FROM {{p}}jobs WHERE {terms}"
+    pick = f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms}"
     order = "ORDER BY place, id"
     return f"""
         WITH plain AS MATERIALIZED (
             {pick} AND careful = 0 {order} LIMIT :plain FOR UPDATE SKIP LOCKED
         ), careful AS MATERIALIZED (
             {pick} AND careful = 1 {order} LIMIT :careful FOR UPDATE SKIP LOCKED
+        ), gone AS MATERIALIZED (
+            DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(
+                SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
+                {order} LIMIT :most))
+            RETURNING id
         )
         UPDATE {{p}}jobs AS j SET state = 'processing', fence = fence + 1, events = events + 1,
             attempts = attempts + careful, worker = :worker, claimed_at_ms = {_NOW},
             lease_until_ms = {_NOW} + :lease_ms
-        WHERE ctid = ANY(ARRAY(
-            SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
-            {order} LIMIT :most))
+        WHERE id = ANY(ARRAY(SELECT id FROM gone)) AND state = 'queued'
         RETURNING {_LEASED}, place
     """
 
@@ -112,11 +116,23 @@ def _end_statement(state: str, via: str | None, is_released: bool, given: frozen
         sets += f", place = place + {_NOW} + f.delays - run_at_ms, run_at_ms = {_NOW} + f.delays"
     if state in FINAL:
         sets += f", finished_at_ms = {_NOW}"
+    if state == JobState.RETRYING:
+        sets += ", waits = 1"
     if not is_released:
         sets += f", result = {result}, error = {error}"
     told, returned = "", "j.id, j.fence"
+    if state in FINAL:
+        told += f""", marked AS (
+            INSERT INTO {{p}}job_marks (state, at_ms, jobs, ids)
+            SELECT '{state}', {_NOW}, count(*), json_agg(id) FROM ended HAVING count(*) > 0
+        )"""
+    elif state == JobState.QUEUED:
+        told += f""", lined AS (
+            INSERT INTO {{p}}job_line ({job_line.COLUMNS}) SELECT {job_line.COLUMNS} FROM ended
+        )"""
+        returned += "".join(f", j.{name}" for name in job_line.COLUMNS.split(", ") if name != "id")
     if state not in IN_THE_ROW:
-        told = _told(state, via, steps)
+        told += _told(state, via, steps)
         returned += f", j.events, j.worker, j.claimed_at_ms, {error} AS error"
     names = sorted(given)
     arrays = "".join(f", CAST(:{name} AS {_ARRAYS[name]})" for name in names)
@@ -177,20 +193,26 @@ _ADD = """
     WITH added AS (
         INSERT INTO {p}jobs (id, action, queue, workspace, scope, state, priority, place, run_at_ms,
             created_at_ms, attempts, max_attempts, careful, fence, events, retry, timeout_ms,
-            cancel_asked, idempotency_key, schedule_id, nominal_ms, policies, turn, in_line,
+            cancel_asked, waits, idempotency_key, schedule_id, nominal_ms, policies, turn, in_line,
             correlation_id, metadata, input)
         SELECT id, action, queue, workspace, scope,
             CASE WHEN run_at_ms > {now} OR in_line = 1 THEN 'scheduled' ELSE 'queued' END, priority,
             CASE WHEN run_at_ms IS NULL THEN {now} + place ELSE place END,
             COALESCE(run_at_ms, {now}), {now}, 0, max_attempts,
-            careful, 0, 1, retry, timeout_ms, 0, idempotency_key, schedule_id, nominal_ms,
-            policies, turn, in_line, correlation_id, metadata, input
+            careful, 0, 1, retry, timeout_ms, 0,
+            CASE WHEN run_at_ms > {now} AND in_line = 0 THEN 1 ELSE 0 END, idempotency_key,
+            schedule_id, nominal_ms, policies, turn, in_line, correlation_id, metadata, input
         FROM json_to_recordset(CAST(:rows AS json)) AS r (id text, action text, queue text,
             workspace text, scope text, priority integer, place bigint, run_at_ms bigint,
             max_attempts integer, careful integer, retry text, timeout_ms bigint,
             idempotency_key text, schedule_id text, nominal_ms bigint, policies text, turn text,
             in_line integer, correlation_id text, metadata text, input text)
-        ON CONFLICT (id) DO NOTHING RETURNING id, state
+        ON CONFLICT (id) DO NOTHING
+        RETURNING id, state, queue, careful, place, workspace, action, run_at_ms
+    ), lined AS (
+        INSERT INTO {p}job_line (queue, careful, place, id, workspace, action, run_at_ms)
+        SELECT queue, careful, place, id, workspace, action, run_at_ms FROM added
+        WHERE state = 'queued'
     ), told AS (
         INSERT INTO {p}job_events (job_id, seq, at_ms, state, attempt)
         SELECT id, 1, {now}, state, 0 FROM added

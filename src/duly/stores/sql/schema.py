@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 PREFIX = "duly_"
 
 
@@ -33,6 +33,8 @@ class Tables:
     running: Table
     jobs: Table
     job_events: Table
+    job_line: Table
+    job_marks: Table
     idempotency: Table
     queues: Table
     queue_tokens: Table
@@ -177,6 +179,24 @@ def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _text("reason", nullable=True),
             _text("ended_as", nullable=True),
         ),
+        "job_line": table(
+            "job_line",
+            _text("queue", primary_key=True),
+            _whole("careful", primary_key=True),
+            _ms("place", primary_key=True),
+            _text("id", primary_key=True),
+            _text("workspace"),
+            _text("action"),
+            _ms("run_at_ms"),
+        ),
+        "job_marks": table(
+            "job_marks",
+            Column("seq", BigInteger, primary_key=True, autoincrement=True),
+            _text("state"),
+            _ms("at_ms"),
+            _whole("jobs"),
+            _text("ids"),
+        ),
     }
 
 
@@ -216,6 +236,7 @@ def _job_columns() -> list[Column[object]]:
         _text("turn", nullable=True),
         _whole("in_line"),
         _ms("claimed_at_ms", nullable=True),
+        _whole("waits"),
     ]
 
 

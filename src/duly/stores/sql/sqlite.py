@@ -61,6 +61,8 @@ class SqliteDialect:
     passes_messages = False
     lock = ""
     skip_locked = ""
+    each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
+    job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)

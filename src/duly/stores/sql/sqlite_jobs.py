@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
 
-from duly.jobs import FINAL, LeasedJob, NewJob
+from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
+from duly.stores.sql import job_line, job_marks
 from duly.stores.sql.db import tuples
 from duly.stores.sql.job_events import IN_THE_ROW
 from duly.stores.sql.job_inserts import first_event, full_row
@@ -43,6 +44,10 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
         return []
     now_ms = db.now_ms()
     picked = sorted(found, key=lambda row: (row.place, row.id))[: take.most]
+    db.connection.exec_driver_sql(
+        _LEAVE.format(prefix=db.dialect.names(db.tables)[0]),
+        [(take.queue, row.careful, row.place, row.id) for row in picked],
+    )
     ids = json.dumps([row.id for row in picked])
     db.run(
         "UPDATE {p}jobs SET state = 'processing', fence = fence + 1, events = events + 1, "
@@ -61,10 +66,13 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     return tuples(leased)
 
 
+_LEAVE = "DELETE FROM {prefix}job_line WHERE queue = ? AND careful = ? AND place = ? AND id = ?"
+
+
 @lru_cache(maxsize=4)
 def _pick(by_workspace: bool, by_action: bool) -> str:
     return (
-        "SELECT id, place FROM {p}jobs WHERE state = 'queued' AND queue = :queue "
+        "SELECT id, place, careful FROM {p}job_line WHERE queue = :queue "
         + ("AND workspace = :workspace " if by_workspace else "")
         + ("AND action IN :actions " if by_action else "")
         + "AND careful = :careful AND run_at_ms <= {now} ORDER BY place, id LIMIT :limit"
@@ -89,6 +97,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     ends = [by_lease[row.id, row.fence] for row in rows]
     prefix, _ = db.dialect.names(db.tables)
     many = db.connection.exec_driver_sql
+    ended = [row.id for row in rows]
     many(
         _end(prefix, first),
         [
@@ -103,6 +112,10 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
             for each in ends
         ],
     )
+    if first.state in FINAL:
+        job_marks.add(db, first.state, now_ms, ended)
+    elif first.state is JobState.QUEUED:
+        job_line.enter(db, ended)
     if first.state not in IN_THE_ROW:
         many(_TELL.format(prefix=prefix), _told(rows, ends, now_ms))
     return list(void)
@@ -137,6 +150,7 @@ def _end(prefix: str, first: Finish) -> str:
     sets = f"state = '{first.state}', events = events + {1 if first.via is None else 2}"
     ended_at = "?1" if first.state in FINAL else "NULL"
     sets += f", finished_at_ms = {ended_at}, attempts = attempts + ?2"
+    sets += f", waits = {int(first.state is JobState.RETRYING)}"
     if first.delay_ms is not None:
         sets += ", place = place + ?3 - run_at_ms, run_at_ms = ?3"
     if first.status != "released":
@@ -157,6 +171,7 @@ def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
     if rows:
         db.connection.execute(db.tables.jobs.insert(), rows)
         db.connection.execute(db.tables.job_events.insert(), [first_event(row) for row in rows])
+        job_line.enter(db, [row["id"] for row in rows if row["state"] == JobState.QUEUED])
     return {row["id"]: row["state"] for row in rows}
 
 

@@ -19,10 +19,10 @@ QUEUE_ITSELF = ""
 
 _PAIRS = """
 WITH RECURSIVE pair(workspace) AS (
-    SELECT (SELECT workspace FROM {p}jobs WHERE state = 'queued' AND queue = :queue
+    SELECT (SELECT workspace FROM {p}job_line WHERE queue = :queue
             ORDER BY workspace LIMIT 1)
     UNION ALL
-    SELECT (SELECT j.workspace FROM {p}jobs j WHERE j.state = 'queued' AND j.queue = :queue
+    SELECT (SELECT j.workspace FROM {p}job_line j WHERE j.queue = :queue
             AND j.workspace > pair.workspace ORDER BY j.workspace LIMIT 1)
     FROM pair WHERE pair.workspace IS NOT NULL
 ), held AS (
@@ -36,7 +36,7 @@ SELECT pair.workspace, COALESCE(held.served_at_ms, 0) AS served_at_ms,
 FROM pair LEFT JOIN held ON held.workspace = pair.workspace
 WHERE pair.workspace IS NOT NULL AND COALESCE(held.held, 0) < :tokens_each
 """
-_FIRST_PLACE = """(SELECT place FROM {{p}}jobs j WHERE j.state = 'queued' AND j.queue = :queue
+_FIRST_PLACE = """(SELECT place FROM {{p}}job_line j WHERE j.queue = :queue
         AND j.workspace = pair.workspace AND j.careful = {kind} {actions} ORDER BY place LIMIT 1)"""
 
 
