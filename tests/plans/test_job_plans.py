@@ -58,7 +58,7 @@ VERBS: dict[str, tuple[Verb, int]] = {
     "fair claim": (lambda store: store.claim_jobs(FAIR), PAIRS * 2),
     "nothing to claim": (
         lambda store: store.claim_jobs(ClaimRequest(worker=WORKER, queues=("other",))),
-        2,
+        BATCH,  # the jobs of the first mark
     ),
     # Of what a batch ended together, the order is by id, so the batch is read.
     "rescue": (lambda store: store.release_expired(10), BATCH + 20),

@@ -19,13 +19,12 @@ from duly.jobs import JobState
 from duly.stores.checks import check_audit, check_limit
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
-from duly.stores.sql.job_searches import PARTS
+from duly.stores.sql.job_searches import IN_LINE, PARTS
 
-# A state that follows from the condition is not read: the index alone answers, and no row is
-# looked up.
+# A state that follows from where a job was found is not read.
 _STATES = tuple(
     part % ("state" if state is JobState.SCHEDULED else f"'{state}' AS state")
-    for state, parts in PARTS.items()
+    for state, parts in (PARTS | {JobState.QUEUED: (IN_LINE,)}).items()
     if state is not JobState.RETRYING  # counted with the scheduled ones
     for part in parts
 )

@@ -25,12 +25,11 @@ _LATER = tuple(
         ("in_line = 1", "schedule_id, run_at_ms, nominal_ms, id"),
     )
 )
-_QUEUED = (
-    "SELECT %s FROM (SELECT j.* FROM (SELECT id FROM {p}job_line "
-    "ORDER BY queue, careful, place, id LIMIT :look) AS k {job_of_k}) AS part"
-)
+_LINE = "(SELECT id FROM {p}job_line ORDER BY queue, workspace, careful, place, id LIMIT :look)"
+IN_LINE = f"SELECT %s FROM {_LINE} AS part"
+"""The queued ones again, where their number is all that is wanted."""
 PARTS = {
-    JobState.QUEUED: (_QUEUED,),
+    JobState.QUEUED: (f"SELECT %s FROM (SELECT j.* FROM {_LINE} AS k {{job_of_k}}) AS part",),
     JobState.SCHEDULED: _LATER,
     JobState.RETRYING: _LATER,
 } | {
@@ -81,7 +80,8 @@ def _few(db: Db, state: JobState | None, look: int) -> str | None:
     if state in FINAL or state is JobState.PROCESSING:
         counts = [_MARKED % state]
     else:
-        counts = [f"SELECT count(*) AS jobs FROM ({part % '1 AS one'}) AS c" for part in parts]
+        counted = (IN_LINE,) if state is JobState.QUEUED else parts
+        counts = [f"SELECT count(*) AS jobs FROM ({part % '1 AS one'}) AS c" for part in counted]
     total = f"SELECT SUM(jobs) FROM ({' UNION ALL '.join(counts)}) AS c"
     if db.run(total, look=look + 1).scalar_one() > look:
         return None
