@@ -46,7 +46,7 @@ def until_it_waits(connection: psycopg.Connection, claims: "Future[Claims]") -> 
 def test_a_claim_takes_what_is_queued_when_its_row_is_free(
     postgres_url: str, state: JobState
 ) -> None:
-    """The row is locked first, then a claim takes the place in line, then the row's fate is told."""
+    """The row is locked, a claim takes the place in line, then the row's fate is told."""
     asyncio.run(insert(postgres_url))
     with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres_url) as holder:
         holder.execute("SELECT id FROM duly_jobs WHERE id = %s FOR UPDATE", [JOB])
