@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from duly.job_store import ClaimRequest, Retention
 from duly.jobs import JobId, NewJob, WorkerId
 from duly.outcomes import Succeeded, decide
+from duly.stores import open_store
 from duly.stores.sql.store import SqlStore
 from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, scans
 
@@ -19,6 +22,7 @@ BATCH = 500
 WORKER = WorkerId("worker_plan")
 FUTURE_MS = 4_000_000_000_000
 JOBS = "duly_jobs"
+LINE = "duly_job_line"
 
 REQUEST = ClaimRequest(worker=WORKER, limit=20, careful_limit=5, actions=("mail.send",))
 FAIR = ClaimRequest(worker=WORKER, limit=20, fair=True, tokens=3, token_batch=5)
@@ -53,6 +57,10 @@ async def _claim_and_finish(store: SqlStore) -> None:
     await store.finish([decide(job, Succeeded()) for job in claims.jobs])
 
 
+async def _claim(store: SqlStore, request: ClaimRequest) -> None:
+    await store.claim_jobs(request)
+
+
 VERBS: dict[str, tuple[Verb, int]] = {
     "claim, renew, finish": (_claim_and_finish, 40),
     "fair claim": (lambda store: store.claim_jobs(FAIR), PAIRS * 2),
@@ -66,6 +74,21 @@ VERBS: dict[str, tuple[Verb, int]] = {
     "prune": (lambda store: store.prune(Retention(succeeded_ms=0), 10), BATCH + 20),
     "one job": (lambda store: store.get_job(JobId("job_000000001")), 1),
 }
+
+
+def test_claims_follow_the_line_before_it_is_analysed(postgres_url: str) -> None:
+    async def insert() -> None:
+        store = open_store(postgres_url)
+        for start in range(0, 4 * WAITING, 10_000):
+            await store.insert_jobs([_job(number) for number in range(start, start + 10_000)])
+        await store.close()
+
+    asyncio.run(insert())
+    for request in (REQUEST, FAIR):
+        plans = plans_of(postgres_url, partial(_claim, request=request), LINE)
+        assert plans
+        for plan in plans:
+            assert examined(plan, LINE) <= 2 * PAIRS, plan
 
 
 @pytest.mark.parametrize("name", VERBS)
