@@ -50,6 +50,7 @@ JOBS = (
     "cancel_asked, schedule_id, nominal_ms, policies, turn, in_line, input) FROM STDIN"
 )
 EVENTS = "COPY duly_job_events (job_id, seq, at_ms, state, attempt) FROM STDIN"
+LINE = "COPY duly_job_line (queue, careful, place, id, workspace, action, run_at_ms) FROM STDIN"
 ADVANCE = (
     "UPDATE duly_schedule_index AS i SET nominal_ms = v.nominal_ms, run_at_ms = v.nominal_ms, "
     "version = i.version + 1 FROM unnest((SELECT %s::text)::bigint[], (SELECT %s::text)::bigint[]) "
@@ -117,6 +118,7 @@ class _Written:
 
     job: str
     event: str
+    line: str
     entry: str
 
 
@@ -153,7 +155,9 @@ def _written(row: Any, due_ms: int) -> _Written:
         "times": 1,
         "job_id": job_id,
     }
-    return _Written(job, f"{job_id}\t1\t{due_ms}\tqueued\t0\n", json.dumps(entry))
+    event = f"{job_id}\t1\t{due_ms}\tqueued\t0\n"
+    line = f"default\t0\t{due_ms}\t{job_id}\t{scope}\t{flow}.send\t{due_ms}\n"
+    return _Written(job, event, line, json.dumps(entry))
 
 
 def _step(connection: psycopg.Connection[Any], prepared: dict[int, _Written], due_ms: int) -> bool:
@@ -168,6 +172,8 @@ def _step(connection: psycopg.Connection[Any], prepared: dict[int, _Written], du
             copy.write("".join([row.job for row in rows]))
         with cursor.copy(EVENTS) as copy:
             copy.write("".join([row.event for row in rows]))
+        with cursor.copy(LINE) as copy:
+            copy.write("".join([row.line for row in rows]))
         later = [due_ms + 86_400_000] * len(numbers)
         cursor.execute(ADVANCE, [_array(numbers), _array(later)])
     return True

@@ -17,7 +17,7 @@ from duly.stores import open_store
 
 FLOW = "report"
 CHUNK = 5_000
-EMPTIED = ("occurrences", "jobs", "job_events", "running")
+EMPTIED = ("occurrences", "jobs", "job_events", "job_line", "job_marks", "running")
 # Rules that people write, in zones that they live in: all of them due at nine.
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 DAYS = ("*", "MON-FRI", "MON", "1,3,5")
