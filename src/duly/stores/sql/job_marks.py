@@ -8,11 +8,12 @@ it any longer. So a batch of jobs costs one row and not an index entry for each.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Row
+from sqlalchemy import Row, delete, select
 
 from duly.jobs import JobState
 from duly.stores.sql.db import Db
@@ -22,6 +23,9 @@ FIRST_LOOK = (
 )
 _MOST = 10_000
 """Jobs that one walk over marks looks at, concerned or not."""
+_MARKS = 20
+"""Marks that are looked at together, where the first of them may be all that is wanted."""
+_EVER_MS = 1 << 62
 
 
 def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
@@ -40,27 +44,31 @@ def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
 
 def first_lease(db: Db) -> int | None:
     """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
-    looked, at_ms = 0, None
-    while looked < _MOST:
-        mark = db.run(
-            "SELECT seq, at_ms, ids FROM {p}job_marks WHERE state = 'processing' "
-            "ORDER BY at_ms, seq LIMIT 1 {skip}"
-        ).first()
-        if mark is None:
-            return None
-        ids = _ids(mark.ids)
-        standing = db.run(
-            "SELECT 1 FROM {p}jobs WHERE id IN :ids AND state = 'processing' "
-            "AND lease_until_ms = :at_ms LIMIT 1",
-            ids=ids,
-            at_ms=mark.at_ms,
-        ).first()
-        at_ms = int(mark.at_ms)
-        if standing is not None:
-            break
-        _cut(db, mark.seq, [])
+    looked = 0
+    while marks := _with_ids(db, _oldest(db, JobState.PROCESSING, _EVER_MS, _MARKS)):
+        ids = {job_id for mark in marks for job_id in mark.ids}
+        rows = db.run(
+            "SELECT id, lease_until_ms FROM {p}jobs WHERE id IN :ids AND state = 'processing'",
+            ids=list(ids),
+        )
+        standing = {(row.id, row.lease_until_ms) for row in rows}
+        stale: list[int] = []
+        for mark in marks:
+            if looked > _MOST or any((each, mark.at_ms) in standing for each in mark.ids):
+                _remove(db, stale)
+                return mark.at_ms
+            stale.append(mark.seq)
+        _remove(db, stale)
         looked += len(ids)
-    return at_ms
+    return None
+
+
+class _Mark(NamedTuple):
+    at_ms: int
+    seq: int
+    state: str
+    jobs: int
+    ids: list[str]
 
 
 class _Entry(NamedTuple):
@@ -86,8 +94,9 @@ def take(db: Db, until: Mapping[JobState, int], columns: str, limit: int) -> lis
         looked += len(entries)
         rows = db.run(
             f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
-            "FROM {p}jobs WHERE id IN :ids ORDER BY id {lock}",
+            "FROM {p}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
             ids=list(entries),
+            states=[state.value for state in until],
         )
         standing = {row.id: row for row in rows}
         for job_id, entry in entries.items():
@@ -99,47 +108,56 @@ def take(db: Db, until: Mapping[JobState, int], columns: str, limit: int) -> lis
 
 def _next(db: Db, until: Mapping[JobState, int], limit: int) -> list[_Entry]:
     """The jobs of the oldest marks, no more than so many, which are taken off them."""
-    marks: list[Row[Any]] = []
-    for state, until_ms in until.items():
-        marks += db.run(
-            "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
-            "AND at_ms <= :until_ms ORDER BY at_ms, seq LIMIT :limit {skip}",
-            state=state.value,
-            until_ms=until_ms,
-            limit=limit,
-        )
-    entries: list[_Entry] = []
-    last_ms = None
-    for mark in sorted(marks):
-        if len(entries) >= limit and mark.at_ms != last_ms:
-            break
-        last_ms = mark.at_ms
-        text = db.run("SELECT ids FROM {p}job_marks WHERE seq = :seq", seq=mark.seq).scalar_one()
-        entries += [_Entry(mark.at_ms, each, mark.state, mark.seq) for each in _ids(text)]
-    entries.sort()
-    rest: dict[int, list[str]] = {each.seq: [] for each in entries}
+    marks = sorted(
+        mark for state, until_ms in until.items() for mark in _oldest(db, state, until_ms, limit)
+    )
+    enough, jobs = 0, 0
+    while enough < len(marks) and (jobs < limit or marks[enough].at_ms == marks[enough - 1].at_ms):
+        jobs += marks[enough].jobs
+        enough += 1
+    entries = sorted(
+        _Entry(mark.at_ms, job_id, mark.state, mark.seq)
+        for mark in _with_ids(db, marks[:enough])
+        for job_id in mark.ids
+    )
+    rest: dict[int, list[str]] = defaultdict(list)
     for each in entries[limit:]:
         rest[each.seq].append(each.job_id)
+    _remove(db, [mark.seq for mark in marks[:enough] if mark.seq not in rest])
     for seq, ids in rest.items():
-        _cut(db, seq, ids)
+        db.run(
+            "UPDATE {p}job_marks SET jobs = :jobs, ids = :ids WHERE seq = :seq",
+            seq=seq,
+            jobs=len(ids),
+            ids=_text(ids),
+        )
     return entries[:limit]
 
 
-def _ids(text: str) -> list[str]:
-    return msgspec.json.decode(text, type=list[str])
-
-
-def _cut(db: Db, seq: int, rest: Sequence[str]) -> None:
-    """Leave a mark with the rest of its jobs."""
-    if not rest:
-        db.run("DELETE FROM {p}job_marks WHERE seq = :seq", seq=seq)
-        return
-    db.run(
-        "UPDATE {p}job_marks SET jobs = :jobs, ids = :ids WHERE seq = :seq",
-        seq=seq,
-        jobs=len(rest),
-        ids=_text(rest),
+def _oldest(db: Db, state: JobState, until_ms: int, limit: int) -> list[_Mark]:
+    """Marks without their ids, locked; those that another has are left out."""
+    rows = db.run(
+        "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
+        "AND at_ms <= :until_ms ORDER BY at_ms, seq LIMIT :limit {skip}",
+        state=state.value,
+        until_ms=until_ms,
+        limit=limit,
     )
+    return [_Mark(row.at_ms, row.seq, row.state, row.jobs, []) for row in rows]
+
+
+def _with_ids(db: Db, marks: Sequence[_Mark]) -> list[_Mark]:
+    table = db.tables.job_marks
+    wanted = db.dialect.among(table.c.seq, [mark.seq for mark in marks])
+    rows = db.connection.execute(select(table.c.seq, table.c.ids).where(wanted))
+    ids = {row.seq: msgspec.json.decode(row.ids, type=list[str]) for row in rows}
+    return [mark._replace(ids=ids[mark.seq]) for mark in marks]
+
+
+def _remove(db: Db, numbers: Sequence[int]) -> None:
+    if numbers:
+        table = db.tables.job_marks
+        db.connection.execute(delete(table).where(db.dialect.among(table.c.seq, numbers)))
 
 
 def _text(ids: Sequence[str]) -> str:
