@@ -113,6 +113,31 @@ def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Pla
     return plans
 
 
+def plan_times(
+    row: Plannable, times: Sequence[int], now_ms: int
+) -> tuple[list[PlannedOccurrence], int | None]:
+    """What becomes of single times of a row, all of which have come, and the runs left.
+
+    As a plan would decide if the rule had no others; given oldest first.
+    """
+    policies, left = policies_of(row.policies), row.runs_left
+    offset_ms = row.run_at_ms - row.nominal_ms
+    late_before_ms = now_ms - policies.grace_ms - offset_ms
+    late = tuple(ms for ms in times if ms < late_before_ms)
+    on_time = times[len(late) :]
+    if left is not None and left <= 0:
+        return [], left
+    misfire = policies.misfire
+    keep = 0 if misfire.kind == "run_once" and on_time else _keep(misfire, left)
+    kept = _kept(misfire, late, keep, now_ms - offset_ms)
+    missed = [_missed(row, ms, ms, 1, misfire) for ms in late[: len(late) - len(kept)]]
+    if left is not None:
+        on_time = on_time[: left - len(kept)]
+        left -= len(kept) + len(on_time)
+    made = [*missed, *_late(row, kept, misfire, now_ms)]
+    return made + [_on_time(row, ms, ms + offset_ms) for ms in on_time], left
+
+
 def policies_of(text: str) -> Policies:
     """The policies of a row's compact form."""
     found = _policies(text)
@@ -203,28 +228,47 @@ def _misfires(
     newest = newest_times(row.trigger, first_ms, before_ms, keep + 1)
     if misfire.kind == "run_once" and _is_due(row.trigger, newest[-1], now_ms - offset_ms):
         keep = 0  # the one that is on time is the one that runs
-    # Of a young outage all are kept, and then there is none before them.
-    kept = newest[-keep:] if keep else ()
-    if misfire.kind == "catch_up":
-        kept = tuple(ms for ms in kept if now_ms - (ms + offset_ms) <= misfire.max_age_ms)
+    kept = _kept(misfire, newest, keep, now_ms - offset_ms)
     made = []
     if len(kept) < len(newest):
         last_ms = newest[len(newest) - len(kept) - 1]
         count = count_times(row.trigger, first_ms, last_ms)
-        state = OccurrenceState.MISSED
-        made.append(
-            PlannedOccurrence(
-                row.schedule_id, first_ms, last_ms, count, row.run_at_ms, state, misfire.kind
-            )
-        )
+        made.append(_missed(row, first_ms, last_ms, count, misfire))
+    return made + _late(row, kept, misfire, now_ms), newest[-1]
+
+
+def _kept(misfire: Misfire, late: tuple[int, ...], keep: int, now_ms: int) -> tuple[int, ...]:
+    """The newest of late times, which run after all; `now_ms` is without the spread."""
+    # Of a young outage all are kept, and then there is none before them.
+    kept = late[-keep:] if keep else ()
+    if misfire.kind == "catch_up":
+        kept = tuple(ms for ms in kept if now_ms - ms <= misfire.max_age_ms)
+    return kept
+
+
+def _missed(
+    row: Plannable, first_ms: int, last_ms: int, count: int, misfire: Misfire
+) -> PlannedOccurrence:
+    run_at_ms = first_ms + row.run_at_ms - row.nominal_ms
+    state = OccurrenceState.MISSED
+    return PlannedOccurrence(
+        row.schedule_id, first_ms, last_ms, count, run_at_ms, state, misfire.kind
+    )
+
+
+def _late(
+    row: Plannable, kept: Sequence[int], misfire: Misfire, now_ms: int
+) -> list[PlannedOccurrence]:
+    """Late times that run after all; those that catch up one after another from now on."""
+    made = []
     for turn, ms in enumerate(kept):
-        run_at_ms = ms + offset_ms
+        run_at_ms = ms + row.run_at_ms - row.nominal_ms
         if misfire.kind == "catch_up":
             run_at_ms = now_ms + turn * 60_000 // misfire.per_minute
         made.append(
             PlannedOccurrence(row.schedule_id, ms, ms, 1, run_at_ms, _PLANNED, misfire.kind)
         )
-    return made, newest[-1]
+    return made
 
 
 @lru_cache(maxsize=4_096)

@@ -18,7 +18,7 @@ from duly.jobs import Job, JobId, JobState
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
 from duly.outcomes import Finish
 from duly.plan_store import PlanReport, PlanRequest
-from duly.planning import policies_of
+from duly.planning import plan_times, policies_of
 from duly.schedules import Schedule, ScheduleId
 from duly.stores import MemoryStore, spans
 from duly.stores.memory import (
@@ -107,15 +107,32 @@ def anything_of(tables: Tables, job: Job) -> Occurrence | None:
     return None if entry is None else entry.occurrence
 
 
-def backwards(jobs: list[Job], key: Any) -> list[Job]:
-    return sorted(jobs, key=key, reverse=True)
+def backwards(found: list[Any], key: Any = None) -> list[Any]:
+    return sorted(found, key=key, reverse=True)
 
 
-_set_back, _runs_left = schedules._set_back, schedules._runs_left
+_runs_left = schedules._runs_left
 
 
-def set_back_the_active(stored: Any, row: Any, at_ms: int | None, runs_left: int | None) -> Any:
-    return (stored, row) if row is None else _set_back(stored, row, at_ms, runs_left)
+def stays_finished(stored: Any, *_: object) -> Any:
+    return stored, None, []
+
+
+def from_the_first_withdrawn(
+    stored: Any, standing: list[int], runs_left: int | None, now_ms: int
+) -> Any:
+    """Takes along whatever the new rule has between a withdrawn time and the edit."""
+    stored = replace(stored, state="active", error=None)
+    stored, row = schedules._with_row(stored, now_ms, runs_left)
+    return *schedules._set_back(stored, row, min(standing, default=None), runs_left), []
+
+
+def forgets_them(row: Any, *_: object) -> Any:
+    return [], row.runs_left
+
+
+def charges_nothing(row: Any, times: list[int], now_ms: int) -> Any:
+    return plan_times(row, times, now_ms)[0], row.runs_left
 
 
 def runs_stay_charged(
@@ -266,7 +283,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_edit_just_before_the_time_loses_nothing",
         ),
         (
-            planted("LosesTheWithdrawn", (schedules, "earliest", nothing)),
+            planted("LosesTheWithdrawn", (schedules, "still_had", lambda *_: [])),
             "test_edit_just_before_the_time_loses_nothing",
         ),
         (
@@ -278,8 +295,20 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_description_and_note_touch_nothing",
         ),
         (
-            planted("StaysFinished", (schedules, "_set_back", set_back_the_active)),
+            planted("StaysFinished", (schedules, "_anew", stays_finished)),
             "test_single_time_is_edited",
+        ),
+        (
+            planted("PlansBeforeTheEdit", (schedules, "_anew", from_the_first_withdrawn)),
+            "test_new_rule_has_no_times_before_the_edit",
+        ),
+        (
+            planted("ForgetsWhatHadCome", (schedules, "plan_times", forgets_them)),
+            "test_withdrawn_times_before_and_after_the_edit",
+        ),
+        (
+            planted("GivesARunTwice", (schedules, "plan_times", charges_nothing)),
+            "test_more_runs_begin_after_the_edit",
         ),
         (
             planted("KeepsTheRuns", (schedules, "_runs_left", runs_stay_charged)),

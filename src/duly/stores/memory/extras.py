@@ -11,23 +11,18 @@ from msgspec.structs import replace as changed
 from duly.errors import InvalidInput
 from duly.jobs import JobId, NewJob, check_text
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
-from duly.occurrences import policies_text, trigger_text
+from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
 from duly.planning import PlannedOccurrence
 from duly.schedules import Schedule, ScheduleId
 from duly.stores.checks import check_limit
 from duly.stores.memory import ledger
-from duly.stores.memory.hand_over import Source, Step, hand_over, new_job
+from duly.stores.memory.hand_over import Step, hand_over, new_job, source_of
 from duly.stores.memory.tables import LedgerEntry
 from duly.stores.spans import span, span_until
 from duly.triggers import Trigger
 
 _PLANNED = OccurrenceState.PLANNED
-
-
-def _source(schedule: Schedule) -> Source:
-    key = (schedule.id, schedule.flow, str(schedule.scope), schedule.name)
-    return Source(*key, policies_text(schedule.definition.policies), schedule.definition)
 
 
 def run_now(step: Step, schedule: Schedule, request_id: str) -> Occurrence:
@@ -41,7 +36,7 @@ def run_now(step: Step, schedule: Schedule, request_id: str) -> Occurrence:
         at_ms += 1
     digest = sha256(f"{RUN_NOW}/{schedule.id}/{request_id}".encode()).hexdigest()
     extra = PlannedOccurrence(schedule.id, at_ms, at_ms, 1, step.now_ms, _PLANNED, RUN_NOW)
-    source = _source(schedule)
+    source = source_of(schedule)
     job = new_job(step, source, extra, JobId(f"job_{digest[:32]}"))
     hand_over(step, source, [extra], {at_ms: job}, claim_id)
     return step.tables.ledger[schedule.id, at_ms].occurrence
@@ -95,7 +90,7 @@ def backfill(step: Step, schedule: Schedule, request: Backfill) -> BackfillRepor
     late = [
         PlannedOccurrence(schedule.id, ms, ms, 1, step.now_ms, _PLANNED, BACKFILL) for ms in times
     ]
-    source = _source(schedule)
+    source = source_of(schedule)
     jobs: dict[int, NewJob] = {each.nominal_ms: new_job(step, source, each) for each in late}
     hand_over(step, source, late, jobs)
     return BackfillReport(step.planned, looked.left_alone, looked.next_from_ms)

@@ -16,9 +16,10 @@ from duly.clock import Clock
 from duly.ids import new_ids
 from duly.jobs import DEFAULT_RETRY, JobId, NewJob, Turn
 from duly.ledger import Occurrence, OccurrenceState
+from duly.occurrences import policies_text
 from duly.plan_store import BACKFILL, ActionDefaults, PlanSettings
 from duly.planning import PlannedOccurrence, policies_of
-from duly.schedules import Definition, Policies, ScheduleId
+from duly.schedules import Definition, Policies, Schedule, ScheduleId
 from duly.scopes import Scope, workspace_of
 from duly.stores.memory import job_rows, ledger, turns
 from duly.stores.memory.tables import Tables
@@ -39,6 +40,12 @@ class Source:
     name: str
     policies: str
     definition: Definition
+
+
+def source_of(schedule: Schedule) -> Source:
+    """What jobs take from a schedule as it stands."""
+    key = (schedule.id, schedule.flow, str(schedule.scope), schedule.name)
+    return Source(*key, policies_text(schedule.definition.policies), schedule.definition)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import msgspec
 
 from duly.errors import Conflict
 from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
+from duly.planning import PlannedOccurrence, plan_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -31,7 +32,7 @@ from duly.store import (
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.memory import ledger
 from duly.stores.memory.documents import count, page, refusal, revised
-from duly.stores.memory.hand_over import Step
+from duly.stores.memory.hand_over import Step, hand_over, is_planned, new_job, source_of
 from duly.stores.memory.plans import plan_at_once
 from duly.stores.memory.tables import (
     Stored,
@@ -39,7 +40,7 @@ from duly.stores.memory.tables import (
     document_key,
     schedule_of,
 )
-from duly.stores.memory.withdrawals import earliest, withdraw, write_pause
+from duly.stores.memory.withdrawals import still_had, withdraw, write_pause
 
 
 def get(tables: Tables, key: ScheduleKey) -> Schedule | None:
@@ -128,21 +129,21 @@ def revise(
     withdrawn = [] if is_words else withdraw(tables, now_ms, earlier.id, by, because=because)
     row = _row_with_time(tables, key)
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
-    is_anew = timing(definition) != timing(old) or stored.state == "quarantined"
+    stood = stored.state
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
-    if is_anew:
-        stored = replace(stored, state=state_of(definition), error=None)
-        stored, row = _with_row(stored, now_ms, runs_left)
-    elif row is not None:
-        policies = definition.policies
-        row = replace(row, priority=policies.priority, policies=policies_text(policies))
-        row = replace(row, runs_left=runs_left)
-    stored, row = _set_back(stored, row, earliest(withdrawn, definition.trigger), runs_left)
+    standing = still_had(withdrawn, definition.trigger)
+    again: list[PlannedOccurrence] = []
+    begins = stood == "quarantined" or (stood == "finished" and bool(withdrawn))
+    if begins or timing(definition) != timing(old):
+        stored, row, again = _anew(stored, standing, runs_left, now_ms)
+    else:
+        stored, row = _gone_on(stored, row, standing, runs_left)
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(_change_event(earlier, definition, now_ms, by))
     if is_words:
         return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
+    _hand_again(step, schedule_of(stored), again)
     return _planned(step, key, created=False)
 
 
@@ -156,6 +157,40 @@ def _deeds(definition: Definition) -> Definition:
     return msgspec.structs.replace(definition, description="", note="")
 
 
+def _gone_on(
+    stored: Stored, row: IndexRow | None, standing: list[int], runs_left: int | None
+) -> tuple[Stored, IndexRow | None]:
+    """The row stays where it stood, or is set back to what was withdrawn."""
+    if row is not None:
+        policies = schedule_of(stored).definition.policies
+        row = replace(row, priority=policies.priority, policies=policies_text(policies))
+        row = replace(row, runs_left=runs_left)
+    return _set_back(stored, row, min(standing, default=None), runs_left)
+
+
+def _anew(
+    stored: Stored, standing: list[int], runs_left: int | None, now_ms: int
+) -> tuple[Stored, IndexRow | None, list[PlannedOccurrence]]:
+    """The row begins after now. Withdrawn times that have come are planned by themselves.
+
+    Between them and now the new definition may have times that the schedule never had.
+    """
+    definition = schedule_of(stored).definition
+    stored = replace(stored, state=state_of(definition), error=None)
+    active, offset_ms = stored, definition.trigger.offset_ms
+    stored, row = _with_row(stored, now_ms, runs_left)
+    if definition.hand_over != "jobs":
+        return *_set_back(stored, row, min(standing, default=None), runs_left), []
+    come = [ms for ms in standing if ms + offset_ms <= now_ms]
+    back = index_row(schedule_of(active), min(come) - 1 + offset_ms) if come else None
+    if back is None:
+        return stored, row, []
+    again, left = plan_times(replace(back, runs_left=runs_left), come, now_ms)
+    if left == 0:
+        return replace(active, state="finished"), None, again
+    return stored, None if row is None else replace(row, runs_left=left), again
+
+
 def _set_back(
     stored: Stored, row: IndexRow | None, withdrawn_ms: int | None, runs_left: int | None
 ) -> tuple[Stored, IndexRow | None]:
@@ -165,11 +200,17 @@ def _set_back(
         return stored, row
     if row is not None and row.nominal_ms <= withdrawn_ms:
         return stored, row
-    # It may have finished because its last time was planned ahead.
     schedule = replace(schedule, state="active")
     after_ms = withdrawn_ms + schedule.definition.trigger.offset_ms - 1
     back = index_row(schedule, after_ms, runs_left=runs_left)
     return replace(stored, state="active"), back
+
+
+def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) -> None:
+    source = source_of(schedule)
+    step.reserve(sum(is_planned(each) for each in again))
+    jobs = {each.nominal_ms: new_job(step, source, each) for each in again if is_planned(each)}
+    hand_over(step, source, again, jobs)
 
 
 def _planned(step: Step, key: ScheduleKey, *, created: bool) -> ScheduleWritten:

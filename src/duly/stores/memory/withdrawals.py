@@ -40,10 +40,10 @@ def withdraw(
     return withdrawn
 
 
-def earliest(withdrawn: list[Occurrence], trigger: Trigger) -> int | None:
-    """The first of the withdrawn times that a rule still has."""
-    times = (each.nominal_ms for each in withdrawn)
-    return min((ms for ms in times if trigger.next_after_ms(ms - 1) == ms), default=None)
+def still_had(withdrawn: list[Occurrence], trigger: Trigger) -> list[int]:
+    """Those of the withdrawn times that a rule still has, in order."""
+    times = sorted(each.nominal_ms for each in withdrawn)
+    return [ms for ms in times if trigger.next_after_ms(ms - 1) == ms]
 
 
 def write_pause(tables: Tables, now_ms: int, schedule: Schedule) -> None:

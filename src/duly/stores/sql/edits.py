@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from duly.occurrences import IndexRow, index_row, policies_text
+from duly.planning import PlannedOccurrence, plan_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -45,6 +46,8 @@ class Edit:
     event: ScheduleEvent | None
     before: Schedule | None = None
     """As it stood; None: it is new."""
+    again: tuple[PlannedOccurrence, ...] = ()
+    """What becomes of withdrawn times that have come, and that the row stands behind."""
 
     @property
     def withdraws(self) -> bool:
@@ -60,6 +63,12 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         return _timing(self.before.definition) != _timing(self.schedule.definition)
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the row begins with the edit; otherwise it goes on from where it stood."""
+        rests = self.before is not None and self.before.state in ("finished", "quarantined")
+        return self.retimes or rests
 
     @property
     def moves(self) -> bool:
@@ -140,29 +149,61 @@ def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> 
 
 
 def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edit:
-    """Let the row begin again at the first withdrawn time that the new definition still has.
+    """Let withdrawn times that the new definition still has be planned again.
 
     Runs that were charged for withdrawn times are given back.
     """
     schedule, row = edit.schedule, edit.row
-    definition = schedule.definition
-    if not withdrawn or stored is None or state_of(definition) != "active":
+    definition, trigger = schedule.definition, schedule.definition.trigger
+    is_active = state_of(definition) == "active"
+    if not withdrawn or stored is None or edit.event is None or not is_active:
         return edit
+    at_ms = edit.event.at_ms
     runs_left = _runs_left(definition, stored, len(withdrawn))
-    if schedule.state == "finished" and runs_left and edit.event is not None:
+    if schedule.state == "finished" and runs_left != 0:
         active: ScheduleState = "active"
-        at_ms = edit.event.at_ms
         schedule, row = _placed(replace(schedule, state=active), at_ms, runs_left)
-    trigger = definition.trigger
-    standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
-    if standing and (row is None or standing[0] < row.nominal_ms):
-        schedule = replace(schedule, state="active", error=None)
-        earlier = index_row(schedule, standing[0] - 1 + trigger.offset_ms)
-        version = 1 if row is None else row.version
-        row = None if earlier is None else replace(earlier, version=version)
     if row is not None:
         row = replace(row, runs_left=runs_left)
-    return replace(edit, schedule=schedule, row=row)
+    edit = replace(edit, schedule=schedule, row=row)
+    standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
+    if not standing:
+        return edit
+    if definition.hand_over == "jobs" and edit.begins_anew:
+        return _come_again(edit, standing, at_ms, runs_left)
+    return _row_back(edit, standing[0], runs_left)
+
+
+def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
+    """Let the row begin again with a time; all from there to its own place were its times."""
+    row = edit.row
+    if row is not None and row.nominal_ms <= first_ms:
+        return edit
+    schedule = replace(edit.schedule, state="active", error=None)
+    offset_ms = schedule.definition.trigger.offset_ms
+    back = index_row(schedule, first_ms - 1 + offset_ms, runs_left=runs_left)
+    if back is not None:
+        back = replace(back, version=1 if row is None else row.version)
+    return replace(edit, schedule=schedule, row=back)
+
+
+def _come_again(edit: Edit, standing: Sequence[int], now_ms: int, runs_left: int | None) -> Edit:
+    """Plan the times that have come by themselves; the row stands before those still to come.
+
+    What the new definition has between them and the edit was never this schedule's.
+    """
+    offset_ms = edit.schedule.definition.trigger.offset_ms
+    come = [ms for ms in standing if ms + offset_ms <= now_ms]
+    active = replace(edit.schedule, state="active", error=None)
+    back = index_row(active, standing[0] - 1 + offset_ms, runs_left=runs_left)
+    if not come or back is None:
+        return edit
+    again, runs_left = plan_times(back, come, now_ms)
+    edit = replace(edit, again=tuple(again))
+    if runs_left == 0:
+        return replace(edit, schedule=replace(active, state="finished"), row=None)
+    row = None if edit.row is None else replace(edit.row, runs_left=runs_left)
+    return replace(edit, row=row)
 
 
 def _placed(

@@ -13,7 +13,7 @@ from msgspec import structs
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.jobs import JobId, check_text
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
-from duly.occurrences import policies_text, trigger_text
+from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
 from duly.planning import PlannedOccurrence
 from duly.schedules import Limits, Schedule, ScheduleId
@@ -21,7 +21,7 @@ from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
 from duly.stores.spans import Span, spans_left
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
-from duly.stores.sql.hand_over import Handing, Source, hand_over, make_job
+from duly.stores.sql.hand_over import Handing, hand_over, make_job, source_of
 from duly.stores.sql.schedules import find_schedule, put_schedules
 
 _PLANNED = OccurrenceState.PLANNED
@@ -49,7 +49,7 @@ def run_now(db: Db, schedule_id: ScheduleId, request_id: str) -> Occurrence | No
         if trigger.next_after_ms(nominal_ms - 1) == nominal_ms:
             continue  # the schedule's own time is not taken by an extra
         extra = _single(schedule_id, nominal_ms, now_ms, RUN_NOW)
-        source = _source(schedule)
+        source = source_of(schedule)
         job = make_job(source, extra, db.planning, JobId(f"job_{digest[:32]}"))
         handing = Handing(extra, job, source[1:4], claim_id)
         if any(hand_over(db.at(now_ms), [handing], now_ms)):
@@ -68,7 +68,7 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     if not times:
         return BackfillReport(0, 0, None)
     _open_ranges(db, schedule, times, now_ms)
-    source = _source(schedule)
+    source = source_of(schedule)
     handings = []
     for nominal_ms in times:
         again = _single(schedule.id, nominal_ms, now_ms, BACKFILL)
@@ -138,18 +138,6 @@ def _single(
     schedule_id: ScheduleId, nominal_ms: int, now_ms: int, reason: str
 ) -> PlannedOccurrence:
     return PlannedOccurrence(schedule_id, nominal_ms, nominal_ms, 1, now_ms, _PLANNED, reason)
-
-
-def _source(schedule: Schedule) -> Source:
-    definition = schedule.definition
-    return Source(
-        schedule.id,
-        schedule.flow,
-        str(schedule.scope),
-        schedule.name,
-        policies_text(definition.policies),
-        definition.to_json(),
-    )
 
 
 def pause_failing(db: Db, schedule_id: ScheduleId) -> Schedule | None:

@@ -14,9 +14,10 @@ import msgspec
 from duly.ids import new_id
 from duly.jobs import DEFAULT_RETRY, JobId, NewJob
 from duly.ledger import OccurrenceState
+from duly.occurrences import policies_text
 from duly.plan_store import BACKFILL, ActionDefaults, PlanSettings
 from duly.planning import PlannedOccurrence, policies_of
-from duly.schedules import Policies, ScheduleId
+from duly.schedules import Policies, Schedule, ScheduleId
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
 
@@ -36,6 +37,19 @@ class Source(NamedTuple):
     policies: str
     body: str
     """The definition."""
+
+
+def source_of(schedule: Schedule) -> Source:
+    """What jobs take from a schedule as it stands."""
+    definition = schedule.definition
+    return Source(
+        schedule.id,
+        schedule.flow,
+        str(schedule.scope),
+        schedule.name,
+        policies_text(definition.policies),
+        definition.to_json(),
+    )
 
 
 class Handing(NamedTuple):

@@ -7,13 +7,14 @@ means is decided by `edits`, which is pure; the verb reads, asks, and writes the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
+from duly.ledger import OccurrenceState
 from duly.occurrences import is_overdue
 from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
@@ -30,6 +31,7 @@ from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
+from duly.stores.sql.hand_over import Handing, hand_over, make_job, source_of
 from duly.stores.sql.plans import plan_at_once
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
 
@@ -207,6 +209,7 @@ class _Batch:
         insert_all(db, table, [each for k, each in documents.items() if k not in self._stored])
         update_all(db, table, "id", [each for k, each in documents.items() if k in self._stored])
         events.append(db, self._events)
+        _plan_again(db, self._after.values(), now_ms)
         soon = self._soon(now_ms + db.planning.look_ahead_ms)
         plan_at_once(db, [self._after[key].schedule.id for key in soon], now_ms)
         return moved + soon
@@ -249,6 +252,18 @@ class _Batch:
         wanted = {key: row for key, row in after.items() if row is not None}
         rows.insert(db, [row for key, row in wanted.items() if key not in numbers])
         rows.update(db, [(numbers[key], row) for key, row in wanted.items() if key in numbers])
+
+
+def _plan_again(db: Db, edits: Iterable[Edit], now_ms: int) -> None:
+    """Hand over what was withdrawn and had come, before what is still to come."""
+    handings = []
+    for edit in [each for each in edits if each.again]:
+        source = source_of(edit.schedule)
+        for each in edit.again:
+            is_run = each.state is OccurrenceState.PLANNED
+            job = make_job(source, each, db.planning) if is_run else None
+            handings.append(Handing(each, job, source[1:4]))
+    hand_over(db.at(now_ms), handings, now_ms)
 
 
 def _read(

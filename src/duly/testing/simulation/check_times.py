@@ -105,8 +105,9 @@ def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bo
 def nothing_unasked(record: Record) -> Iterator[Violation]:
     """Every row stands for times that the schedule had, or for something that somebody asked."""
     for schedule_id, changes in record.schedules.items():
-        found = [_with_set_back(record, schedule_id, each) for each in stretches(changes)]
+        found = stretches(changes)
         wanted = {each.nominal_ms for one in found for each in expected(one, record.end_ms)}
+        wanted |= {ms for one in found for ms in _taken_along(record, schedule_id, one)}
         for row, _, is_extra in _rows(record, schedule_id):
             is_due = row.state is not _S.WITHDRAWN and not is_extra
             # A pause is told by the rule that it ended with, whatever was edited meanwhile.
@@ -115,18 +116,16 @@ def nothing_unasked(record: Record) -> Iterator[Violation]:
                 yield Violation("unasked", schedule_id, words)
 
 
-def _with_set_back(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> Stretch:
-    """The stretch from where the write that began it set the index row back to, if it did."""
-    trigger = stretch.definition.trigger
+def _taken_along(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> list[int]:
+    """Times that the write which began a stretch withdrew, and that its definition has too."""
     # A time may be withdrawn and planned again in one step: then its row just changes.
-    withdrawn = [
+    return [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
-        if owner == schedule_id and any(change.at_ms == stretch.since_ms for change in changes[1:])
+        if owner == schedule_id
+        and any(change.at_ms == stretch.since_ms for change in changes[1:])
+        and _has(stretch.definition.trigger, nominal_ms)
     ]
-    kept = [nominal_ms for nominal_ms in withdrawn if _has(trigger, nominal_ms)]
-    since_ms = min((each + trigger.offset_ms - 1 for each in kept), default=stretch.since_ms)
-    return stretch._replace(since_ms=min(since_ms, stretch.since_ms))
 
 
 def policies_kept(record: Record) -> Iterator[Violation]:
