@@ -21,6 +21,8 @@ class Asking(NamedTuple):
     job_id: JobId
     turn: Turn
     overlap: Overlap
+    run_at_ms: int = 0
+    """The run time of its occurrence; a retry does not move it."""
 
 
 @dataclass(slots=True)
@@ -40,41 +42,69 @@ class Turns:
 
 
 def decide_turns(
-    asking: Sequence[Asking], holder: JobId | None, line: Sequence[Asking] = ()
+    asking: Sequence[Asking],
+    holder: JobId | None,
+    line: Sequence[Asking] = (),
+    held_at_ms: int | None = None,
 ) -> Turns:
-    """Let jobs of one schedule ask in order of their times; `line` stands there already."""
+    """Let jobs of one schedule ask in order of their times; `line` stands there already.
+
+    `held_at_ms` is the run time of a holder that did not wait for its turn, if it matters.
+    """
     turns = Turns(holder)
     standing = list(line)
+    new: Asking | None = None
     for each in asking:
         if turns.holder is None:
-            turns.holder, turns.is_new = each.job_id, True
+            new, turns.holder, turns.is_new = each, each.job_id, True
             continue
-        if each.turn == "asks" and not _may_stand(each, standing, turns):
-            turns.skipped[each.job_id] = _in_the_way(turns.holder)
+        why = None
+        if each.turn == "asks":
+            why = _why_not(each, standing, turns.holder, held_at_ms)
+        if why is not None:
+            turns.skipped[each.job_id] = why
             continue
         standing.append(each)
         turns.in_line.append(each.job_id)
+        if each.turn == "asks" and each.overlap == "cancel_running":
+            _overtake(each, standing, turns)
+            if new is None:
+                turns.cancels = turns.holder
+            elif new.turn == "asks":
+                # It is not queued yet, so there is nothing to cancel: the next takes its place.
+                turns.skipped[new.job_id] = _came_after(each.job_id)
+                new = standing.pop(0)
+                turns.holder = new.job_id
+                turns.in_line.remove(new.job_id)
     return turns
 
 
-def _may_stand(each: Asking, standing: list[Asking], turns: Turns) -> bool:
-    if each.overlap == "buffer_one":
-        return not any(other.turn == "asks" for other in standing)
-    if each.overlap != "cancel_running":
-        return False
-    if not turns.is_new:
-        turns.cancels = turns.holder
-    # The newest takes the place of those who waited for the same.
-    for other in [other for other in standing if other.turn == "asks"]:
+def _why_not(
+    each: Asking, standing: Sequence[Asking], holder: JobId, held_at_ms: int | None
+) -> str | None:
+    """Why a job may not get in line, by its own policy; None: it may."""
+    if each.overlap == "cancel_running":
+        # Promotions at the same time may come in any order; an older run never stops a newer one.
+        if held_at_ms is not None and held_at_ms > each.run_at_ms:
+            return _came_after(holder)
+        asked = (other for other in standing if other.turn == "asks")
+        later = [other.job_id for other in asked if other.run_at_ms > each.run_at_ms]
+        return _came_after(later[-1]) if later else None
+    has_place = each.overlap == "buffer_one" and all(other.turn == "waits" for other in standing)
+    return None if has_place else f"job {holder} had not ended"
+
+
+def _overtake(each: Asking, standing: list[Asking], turns: Turns) -> None:
+    """The newest takes the place of those who waited for the same."""
+    for other in [other for other in standing if other.turn == "asks" and other != each]:
         standing.remove(other)
         if other.job_id in turns.in_line:
             turns.in_line.remove(other.job_id)
-        turns.skipped[other.job_id] = f"job {each.job_id} came after it"
-    return True
+        turns.skipped[other.job_id] = _came_after(each.job_id)
 
 
-def _in_the_way(holder: JobId | None) -> str:
-    return f"job {holder} had not ended"
+def _came_after(job_id: JobId) -> str:
+    return f"job {job_id} came after it"
 
 
 class Unstarted(NamedTuple):

@@ -35,7 +35,7 @@ from duly.stores.memory import (
 )
 from duly.stores.memory.tables import LedgerEntry, Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance
-from duly.turns import Asking, Turns
+from duly.turns import Asking, Turns, decide_turns
 
 Patch = tuple[ModuleType, str, object]
 
@@ -72,11 +72,11 @@ def all_may_run(*_: object) -> Turns:
     return Turns(None)
 
 
-def all_wait(job: Job) -> Any:
+def all_wait(job: Job, _came_at_ms: int) -> Any:
     return Asking(job.id, "waits", policies_of(job.policies or "{}").overlap)
 
 
-def all_ask(job: Job) -> Any:
+def all_ask(job: Job, _came_at_ms: int) -> Any:
     return Asking(job.id, "asks", policies_of(job.policies or "{}").overlap)
 
 
@@ -95,6 +95,14 @@ def stop_only_what_runs(tables: Tables, now_ms: int, decided: Turns, heir: Any) 
     assert decided.cancels is not None
     if tables.jobs[decided.cancels].job.state == JobState.PROCESSING:
         _stop(tables, now_ms, decided, heir)
+
+
+def first_of_many(asking: Any, holder: Any, *rest: Any) -> Turns:
+    """The first to ask runs, whoever comes at the same moment."""
+    if holder is None:
+        line = [each.job_id for each in asking[1:]]
+        return Turns(asking[0].job_id, is_new=True, in_line=line)
+    return decide_turns(asking, holder, *rest)
 
 
 def nobody_is_late(*_: object) -> set[JobId]:
@@ -270,6 +278,14 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_cancel_running_takes_a_waiting_holder_away",
         ),
         (RevivedStealTheMarker, "test_revived_job_runs_beside_the_holder"),
+        (
+            planted("LetsTheOlderStopTheNewer", (turns, "_held_at_ms", nothing)),
+            "test_older_run_does_not_cancel_a_newer_one",
+        ),
+        (
+            planted("QueuesTheFirstOfMany", (turns, "decide_turns", first_of_many)),
+            "test_cancel_running_at_once_runs_the_newest",
+        ),
         (
             planted("IsNeverLate", (turns, "decide_late", nobody_is_late)),
             "test_late_jobs_are_missed_but_the_latest",

@@ -151,9 +151,7 @@ def _release(_slot: object, why: str, _job: object) -> Released | None:
     return None if why == "lost" else Released()
 
 
-def _see_nobody(
-    asking: Sequence[Asking], _holder: JobId | None, _line: Sequence[Asking] = ()
-) -> Turns:
+def _see_nobody(asking: Sequence[Asking], *_: object) -> Turns:
     return decide_turns(asking, None)
 
 
@@ -274,7 +272,7 @@ def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
 def always_a_turn(patch: pytest.MonkeyPatch) -> MakeStore:
     """A schedule that allows overlap is treated like one that does not."""
     patch.setattr(hand_over, "_turn", lambda *_: "asks")
-    patch.setattr(turns, "_asking", lambda job: Asking(job.id, "asks", "skip"))
+    patch.setattr(turns, "_asking", lambda job, _: Asking(job.id, "asks", "skip"))
     return store_of(WatchedStore)
 
 

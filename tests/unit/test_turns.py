@@ -48,9 +48,14 @@ TABLE: list[tuple[Overlap, str | None, str, str, str]] = [
     ("buffer_one", "h", "x+", "a b", "h | a | b"),
     ("buffer_one", "h", "x", "a+ b", "h | a | b"),
     ("cancel_running", None, "", "a", "a* |  | "),
-    # The holder of this very moment is not cancelled by its neighbour: it may well be quick.
-    ("cancel_running", None, "", "a b", "a* | b | "),
-    ("cancel_running", None, "", "a b c", "a* | c | b"),
+    # At the same moment they go as one after another: nobody has begun, so the newest runs.
+    ("cancel_running", None, "", "a b", "b* |  | a"),
+    ("cancel_running", None, "", "a b c", "c* |  | a b"),
+    # What waits is never skipped: neither before, nor between, nor after them.
+    ("cancel_running", None, "", "a+ b", "a* | b | "),
+    ("cancel_running", None, "", "a+ b c", "a* | c | b"),
+    ("cancel_running", None, "", "a b+ c", "b* | c | a"),
+    ("cancel_running", None, "", "a b c+", "b* | c | a"),
     ("cancel_running", "h", "", "a", "h | a |  cancels h"),
     ("cancel_running", "h", "", "a b", "h | b | a cancels h"),
     ("cancel_running", "h", "x", "a", "h | a | x cancels h"),
@@ -121,8 +126,37 @@ def test_a_marker_has_one_holder(drawn: tuple[list[Asking], JobId | None, list[A
     asks, holder, line = drawn
     turns = decide_turns(asks, holder, line)
     assert turns.is_new == (holder is None and bool(asks))
-    assert turns.holder == (asks[0].job_id if turns.is_new else holder)
+    asked = [each.job_id for each in asks if each.job_id not in turns.skipped]
+    assert turns.holder == (asked[0] if turns.is_new else holder)
     assert turns.cancels in (None, holder)
+
+
+@given(st.sampled_from(OVERLAPS), st.integers(1, len(NAMES)))
+def test_at_once_is_as_one_after_another(overlap: Overlap, count: int) -> None:
+    """Of jobs that nobody begins meanwhile: it does not matter how many a planner finds."""
+    asks = [Asking(name, "asks", overlap, ms) for ms, name in enumerate(NAMES[:count])]
+    holder: JobId | None = None
+    line: list[Asking] = []
+    for each in asks:
+        turns = decide_turns([each], holder, line)
+        line = [one for one in [*line, each] if one.job_id in turns.in_line or one in line]
+        line = [one for one in line if one.job_id not in turns.skipped]
+        holder = line.pop(0).job_id if turns.cancels else turns.holder
+    at_once = decide_turns(asks, None)
+    assert (at_once.holder, at_once.in_line) == (holder, [each.job_id for each in line])
+
+
+def test_older_run_never_stops_a_newer_one() -> None:
+    """Two workers promote two jobs at once, and the newer one's is done first."""
+    older = Asking(JobId("a"), "asks", "cancel_running", 5)
+    newer = Asking(JobId("b"), "asks", "cancel_running", 6)
+    turns = decide_turns([older], JobId("b"), held_at_ms=6)
+    assert (told(turns), list(turns.skipped.values())) == ("b |  | a", ["job b came after it"])
+    turns = decide_turns([older], JobId("h"), [newer], held_at_ms=4)
+    assert (told(turns), list(turns.skipped.values())) == ("h |  | a", ["job b came after it"])
+    assert told(decide_turns([newer], JobId("a"), held_at_ms=5)) == "a | b |  cancels a"
+    # A holder that waited for its turn is late in any case, and says nothing of its time.
+    assert told(decide_turns([older], JobId("h"), held_at_ms=None)) == "h | a |  cancels h"
 
 
 @given(lines())

@@ -59,7 +59,7 @@ def _make(
     tables: Tables, now_ms: int, job: NewJob, occurrence: Occurrence
 ) -> Fired | Duplicate | Overlapped:
     is_due = job.run_at_ms is not None and job.run_at_ms <= now_ms
-    decided = turns.settle(tables, now_ms, [job] if is_due else [])
+    decided = turns.settle(tables, now_ms, [job] if is_due else [], occurrence.run_at_ms)
     tables.posts.pop((occurrence.schedule_id, occurrence.nominal_ms), None)
     why = decided.skipped.get(job.id)
     if why is not None:

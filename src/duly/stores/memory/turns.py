@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from duly.jobs import Job, JobState, NewJob
+from duly.jobs import Job, JobId, JobState, NewJob
 from duly.ledger import OccurrenceState
 from duly.planning import policies_or_usual
+from duly.schedules import ScheduleId
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import ask_to_stop, line_of, move, put, queue, turn_key
 from duly.stores.memory.tables import Tables
@@ -38,10 +39,13 @@ def promote(tables: Tables, now_ms: int, jobs: Sequence[Job]) -> None:
             move(tables, now_ms, job, [JobState.QUEUED])
 
 
-def settle(tables: Tables, now_ms: int, jobs: Sequence[Job | NewJob]) -> Turns:
+def settle(
+    tables: Tables, now_ms: int, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None
+) -> Turns:
     """Let jobs of one schedule ask for its marker, and deal with who was in the way.
 
     They may be stored or not. Those that are neither skipped nor in line are to be queued.
+    `came_at_ms` is the run time of their occurrence, where it is not the job's.
     """
     asked = {job.id: job for job in sorted(jobs, key=turn_key) if job.turn is not None}
     schedule_id = jobs[0].schedule_id if asked else None
@@ -50,8 +54,9 @@ def settle(tables: Tables, now_ms: int, jobs: Sequence[Job | NewJob]) -> Turns:
     holder = tables.running.get(schedule_id)
     # Without a holder nobody stands in line.
     line = [] if holder is None else line_of(tables, schedule_id)
-    asking = [_asking(job) for job in asked.values()]
-    turns = decide_turns(asking, holder, [_asking(job) for job in line])
+    asking = [_asking(job, came_at_ms or job.run_at_ms or 0) for job in asked.values()]
+    standing_in_line = [_asking(job, _came_at_ms(tables, job)) for job in line]
+    turns = decide_turns(asking, holder, standing_in_line, _held_at_ms(tables, holder))
     if turns.is_new and turns.holder is not None:
         tables.running[schedule_id] = turns.holder
     for job in line:
@@ -64,9 +69,22 @@ def settle(tables: Tables, now_ms: int, jobs: Sequence[Job | NewJob]) -> Turns:
     return turns
 
 
-def _asking(job: Job | NewJob) -> Asking:
+def _asking(job: Job | NewJob, came_at_ms: int) -> Asking:
     assert job.turn is not None
-    return Asking(job.id, job.turn, policies_or_usual(job.policies or "{}").overlap)
+    overlap = policies_or_usual(job.policies or "{}").overlap
+    return Asking(job.id, job.turn, overlap, came_at_ms)
+
+
+def _came_at_ms(tables: Tables, job: Job) -> int:
+    """The run time of a job's occurrence."""
+    entry = tables.ledger.get((ScheduleId(job.schedule_id or ""), job.nominal_ms or 0))
+    return job.run_at_ms if entry is None else entry.occurrence.run_at_ms
+
+
+def _held_at_ms(tables: Tables, holder: JobId | None) -> int | None:
+    """The run time of a holder's occurrence, if it did not wait for its turn."""
+    held = None if holder is None else tables.jobs.get(holder)
+    return _came_at_ms(tables, held.job) if held and held.job.turn == "asks" else None
 
 
 def _skip(tables: Tables, now_ms: int, job: Job, reason: str) -> None:

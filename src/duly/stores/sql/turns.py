@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from sqlalchemy import select
 
 from duly.errors import BackendUnavailable
 from duly.jobs import JobId, JobState, Turn
@@ -63,23 +64,65 @@ def admit(db: Db, candidates: Sequence[Candidate]) -> Admission:
         holder = holders.get(schedule_id)
         if holder is None and len(group) == 1:
             continue  # nearly always: nobody is in the way
-        standing = line[schedule_id]
-        turns = decide_turns([each.asking for each in group], holder, [x.asking for x in standing])
-        asked = {each.job_id: each for each in group}
-        admission.in_line.update(turns.in_line)
-        admission.skipped |= {each: why for each, why in turns.skipped.items() if each in asked}
-        for job_id, why in turns.skipped.items():
-            if job_id not in asked:  # it stood in line, and was overtaken
-                skip(db, [job_id], why)
-        if turns.cancels is not None and not _asked_to_stop(db, turns.cancels):
-            left = [each for each in standing if each.job_id not in turns.skipped]
-            first = min(left + [asked[job_id] for job_id in turns.in_line])
-            _hand_over(db, first)
-            if first.job_id in asked:
-                admission.in_line.discard(first.job_id)
-            else:
-                queue(db, [first.job_id])
+        _settle(db, admission, group, holder, line[schedule_id])
     return admission
+
+
+def _settle(
+    db: Db,
+    admission: Admission,
+    group: Sequence[Candidate],
+    holder: JobId | None,
+    standing: Sequence[Candidate],
+) -> None:
+    """Let jobs of one schedule ask for its marker, whose row is ours."""
+    asking, line = [each.asking for each in group], [each.asking for each in standing]
+    held_at_ms = None
+    if holder is not None and any(each.overlap == "cancel_running" for each in asking):
+        # Here it matters who came first, and the ledger knows: a job may be made or moved later.
+        held_at_ms = _held_at_ms(db, holder)
+        came = _came_at_ms(db, [*group, *standing])
+        asking = [each._replace(run_at_ms=came[each.job_id]) for each in asking]
+        line = [each._replace(run_at_ms=came[each.job_id]) for each in line]
+    turns = decide_turns(asking, holder, line, held_at_ms)
+    asked = {each.job_id: each for each in group}
+    admission.in_line.update(turns.in_line)
+    admission.skipped |= {each: why for each, why in turns.skipped.items() if each in asked}
+    for job_id, why in turns.skipped.items():
+        if job_id not in asked:  # it stood in line, and was overtaken
+            skip(db, [job_id], why)
+    if turns.is_new and turns.holder is not None and turns.holder != group[0].job_id:
+        _hand_over(db, asked[turns.holder])
+    if turns.cancels is not None and not _asked_to_stop(db, turns.cancels):
+        left = [each for each in standing if each.job_id not in turns.skipped]
+        first = min(left + [asked[job_id] for job_id in turns.in_line])
+        _hand_over(db, first)
+        if first.job_id in asked:
+            admission.in_line.discard(first.job_id)
+        else:
+            queue(db, [first.job_id])
+
+
+def _came_at_ms(db: Db, candidates: Sequence[Candidate]) -> dict[JobId, int]:
+    """The run times of the occurrences of one schedule's jobs, by job."""
+    table = db.tables.occurrences
+    statement = select(table.c.nominal_ms, table.c.run_at_ms).where(
+        table.c.schedule_id == candidates[0].schedule_id,
+        table.c.nominal_ms.in_([each.nominal_ms for each in candidates]),
+    )
+    came: dict[int, int] = dict(tuples(db.connection.execute(statement)))
+    return {each.job_id: came.get(each.nominal_ms, each.run_at_ms) for each in candidates}
+
+
+def _held_at_ms(db: Db, holder: JobId) -> int | None:
+    """The run time of a holder's occurrence, if it did not wait for its turn."""
+    found = db.run(
+        "SELECT o.run_at_ms FROM {p}jobs j JOIN {p}occurrences o "
+        "ON o.schedule_id = j.schedule_id AND o.nominal_ms = j.nominal_ms "
+        "WHERE j.id = :id AND j.turn = 'asks'",
+        id=holder,
+    ).scalar()
+    return None if found is None else int(found)
 
 
 def _asked_to_stop(db: Db, holder: JobId) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from duly.jobs import JobState
 from duly.occurrences import policies_text
 from duly.outcomes import Cancelled, Failed, Succeeded
-from duly.schedules import Misfire, Policies
+from duly.schedules import Misfire, Policies, ScheduleId
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_inserts import PATIENCE_S
@@ -169,6 +169,43 @@ class PlannedTurnCases(StoreConformance):
         await next_hour(store, clock)
         assert await line(store) == [("cancelled", False), ("queued", False)]
         assert await states(store) == ["failed", "planned"]
+
+    @case
+    async def test_cancel_running_at_once_runs_the_newest(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """As if a planner had found them one after another; neither has begun."""
+        policies = Policies(grace_ms=9 * HOUR_MS, overlap="cancel_running")
+        await put(store, a_write(definition=a_definition(policies=policies)))
+        clock.advance(hours=2)
+        report = await plan(store)
+        assert (report.planned, report.skipped) == (1, 1)
+        (newest,) = await jobs_of(store)
+        assert (newest.nominal_ms, newest.state.value) == (START_MS + 2 * HOUR_MS, "queued")
+        overtaken = (await ledger(store))[0]
+        assert overtaken.reason == f"job {newest.id} came after it"
+        assert await states(store) == ["skipped", "planned"]
+        await end(store, await claim_one(store), Succeeded())
+        await next_hour(store, clock)
+        assert await states(store) == ["skipped", "succeeded", "planned"]
+
+    @case
+    async def test_older_run_does_not_cancel_a_newer_one(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Whoever promotes it comes after somebody who was quicker with the newer one."""
+        await put_hourly(store, "cancel_running")
+        clock.advance(minutes=59, seconds=30)
+        await plan(store, look_ahead_ms=MINUTE_MS)
+        clock.advance(minutes=1)
+        newer = await store.run_now(ScheduleId("id-a"), "one")
+        assert newer is not None
+        running = await claim_one(store)
+        assert not (await the_job(store, running.id)).cancel_asked
+        older, _ = await jobs_of(store)
+        assert (running.id, older.state.value) == (newer.job_id, "cancelled")
+        assert await reasons(store, older.id) == [None, f"job {newer.job_id} came after it"]
+        assert await states(store) == ["skipped", "fired"]
 
     @case
     async def test_occurrences_of_one_plan_ask_in_order(
