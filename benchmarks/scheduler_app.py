@@ -5,9 +5,12 @@ Its handler notes job and time in a journal, which is written in batches and who
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
+from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 from duly import Context, Duly, Flow
 
@@ -15,13 +18,20 @@ FLOW = "steady"
 URL, JOURNAL = "DULY_BENCH_URL", "DULY_BENCH_JOURNAL"
 
 flow = Flow(FLOW)
-_journal = Path(os.environ.get(JOURNAL, os.devnull)).open("a")  # noqa: SIM115 - closed at exit
+
+
+@cache
+def _journal() -> TextIO:
+    """The journal, opened by the first note: who imports this module for its names opens none."""
+    journal = Path(os.environ.get(JOURNAL, os.devnull)).open("a")  # noqa: SIM115 - closed at exit
+    atexit.register(journal.close)
+    return journal
 
 
 @flow.action
 async def note(ctx: Context) -> None:
     """When the handler of a job began."""
-    _journal.write(f"{ctx.job_id} {time.time() * 1000:.1f}\n")
+    _journal().write(f"{ctx.job_id} {time.time() * 1000:.1f}\n")
 
 
 app = Duly(os.environ.get(URL, "memory:"), flows=[flow])

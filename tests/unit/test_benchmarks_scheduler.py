@@ -1,6 +1,7 @@
 """The scheduler benchmark: a quick run without the peers, which need a network, and its bars."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks.report import part_of
 from benchmarks.scheduler import FULL
+from benchmarks.scheduler_app import JOURNAL
 from benchmarks.scheduler_burst import Burst
 from benchmarks.scheduler_mix import WINDOW_S, Mix, Share, definitions
 from benchmarks.scheduler_peers import Fired, left_out
@@ -102,3 +104,22 @@ def test_the_mix_is_the_same_each_time() -> None:
     asked = Share(2, 3, 4)
     assert definitions(asked) == definitions(asked)
     assert len(definitions(asked)) == asked.total == 9
+
+
+def test_journal_is_whole_and_closed_at_the_end(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    note = (
+        "import asyncio, types\n"
+        "from benchmarks.scheduler_app import note\n"
+        "asyncio.run(note(types.SimpleNamespace(job_id='job_1')))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", note],
+        cwd=ROOT,
+        env=os.environ | {JOURNAL: str(journal)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "ResourceWarning" not in run.stderr
+    assert journal.read_text().startswith("job_1 ")
