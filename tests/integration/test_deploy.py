@@ -101,7 +101,8 @@ def leaf(words: list[str]) -> click.Context:
     while isinstance(command, click.Group):
         command = command.commands[words[0]]
         words = words[1:]
-    return command.make_context(command.name, list(words))
+    # A command keeps the help option of its first context: it must be the one that users get.
+    return command.make_context(command.name, list(words), **main.context_settings)
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -123,6 +124,16 @@ def test_alerts_are_for_everything_that_was_asked_for() -> None:
         *("LeaseNearlyLost", "RunsMissed", "TokenStuck", "PruneFailing", "IndexSilent"),
         *("Quarantine", "JobsDead", "DueBacklog", "PlannerNotRunning"),
     }
+
+
+def test_alerts_are_the_documented_ones() -> None:
+    """Name, expression, how long, and how grave: in the same order."""
+    text = (ROOT / "docs/operating/alerts.md").read_text()
+    told = re.findall(r"^\| \[(Duly\w+)\]\(#[^)]+\) \| `(.+)` \| (\w*) ?\| (\w+) \|$", text, re.M)
+    assert told == [
+        (rule["alert"], rule["expr"], rule.get("for", ""), rule["labels"]["severity"])
+        for rule in ALERTS
+    ]
 
 
 def test_prometheus_takes_the_rules() -> None:
