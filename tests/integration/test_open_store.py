@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from duly import cron
@@ -19,6 +20,7 @@ from duly.stores import open_store
 from duly.stores.sql import sqlite as sqlite_dialect
 from duly.stores.sql.sqlite import checkpoint, loses_wal_data
 from duly.stores.sql.store import SqlStore
+from duly.stores.sql.transactions import unavailable
 from tests.rows import NOON_MS, fill
 
 KEY = ScheduleKey("app", "user:ada", "digest")
@@ -53,6 +55,37 @@ def test_unreachable_server_is_tried_then_named(caplog: pytest.LogCaptureFixture
         open_store("postgresql://nobody@127.0.0.1:1/none", connect_attempts=2)
     assert caught.value.is_unreachable
     assert [record.getMessage()[:20] for record in caplog.records] == ["database unreachable"]
+
+
+def test_file_that_is_no_database_is_named_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "notes.db"
+    file.write_text("milk, bread, and something that is longer than the head of a database\n" * 9)
+    with pytest.raises(BackendUnavailable, match=r"notes\.db is not a SQLite database") as caught:
+        open_store(f"sqlite:///{file}")
+    assert not caught.value.is_unreachable
+    assert "trying again" not in caplog.text
+
+
+def test_missing_folder_is_named_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(BackendUnavailable, match=r"there is no folder .*/none for x\.db"):
+        open_store(f"sqlite:///{tmp_path}/none/x.db")
+    assert "trying again" not in caplog.text
+
+
+def test_file_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    """Asked of the error itself: a test that runs as root may write everything."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE x (y)")
+    connection.close()
+    engine = create_engine(f"sqlite:///file:{tmp_path}/x.db?mode=ro&uri=true")
+    with pytest.raises(OperationalError) as caught, engine.begin() as reader:
+        reader.execute(text("DROP TABLE x"))
+    engine.dispose()
+    told = unavailable(caught.value, sqlite_dialect.SqliteDialect(), make_url(url))
+    assert "x.db cannot be opened for writing" in str(told)
 
 
 def test_errors_hide_statement_and_parameters(tmp_path: Path) -> None:

@@ -67,6 +67,6 @@ def _with_connection(url: str, namespace: str | None, work: Callable[[Connection
         with engine.begin() as connection:
             return work(connection)
     except SQLAlchemyError as error:
-        raise unavailable(error) from error
+        raise unavailable(error, dialect, make_url(url)) from error
     finally:
         engine.dispose()

@@ -108,5 +108,8 @@ class Dialect(Hashable, Protocol):
     def is_race(self, error: DBAPIError) -> bool:
         """The transaction lost a race and was rolled back: running it again is the remedy."""
 
+    def fault_of(self, error: DBAPIError, url: URL) -> str | None:
+        """What is wrong with the place itself, and the remedy; None: it may pass by itself."""
+
     def after_commit(self, engine: Engine) -> None:
         """Housekeeping that must not run inside a transaction."""

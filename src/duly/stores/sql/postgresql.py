@@ -181,6 +181,9 @@ class PostgresqlDialect:
         """Somebody else was first; the transaction was rolled back."""
         return isinstance(error, IntegrityError) or getattr(error.orig, "sqlstate", "") in _RACES
 
+    def fault_of(self, error: DBAPIError, url: URL) -> str | None:
+        """The server says it in its own words, and may be starting."""
+
     def after_commit(self, engine: Engine) -> None:
         """Nothing to do."""
 

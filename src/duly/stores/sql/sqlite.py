@@ -160,6 +160,18 @@ class SqliteDialect:
         """Writers are alone here, but a snapshot taken before another's commit cannot write."""
         return isinstance(error, IntegrityError) or "snapshot" in str(error.orig).lower()
 
+    def fault_of(self, error: DBAPIError, url: URL) -> str | None:
+        """A file that is none of ours, or that this user may not open or write."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without what is more exact
+        file = Path(url.database or "")
+        if code == sqlite3.SQLITE_NOTADB:
+            return f"{file} is not a SQLite database; name another file, or move it away"
+        if code == sqlite3.SQLITE_CANTOPEN and not file.parent.exists():
+            return f"there is no folder {file.parent} for {file.name}; make it first"
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return f"{file} cannot be opened for writing; this user must own it and its folder"
+        return None
+
     def after_commit(self, engine: Engine) -> None:
         """Checkpoint when the WAL has grown."""
         wal = Path(f"{engine.url.database}-wal")

@@ -118,9 +118,9 @@ class Transactions:
             except DBAPIError as error:
                 if attempt + 1 < RACES and self._dialect.is_race(error):
                     continue
-                raise unavailable(error) from error
+                raise unavailable(error, self._dialect, self._url) from error
             except SQLAlchemyError as error:
-                raise unavailable(error) from error
+                raise unavailable(error, self._dialect, self._url) from error
             self._dialect.after_commit(self._engine)
             return result
         raise AssertionError("the last attempt returns or raises")
@@ -147,13 +147,18 @@ class Transactions:
                     return verb(self._db(connection, is_foreign=True), *args, **kwargs)
             except DBAPIError as error:
                 if attempt + 1 == RACES or not self._dialect.is_race(error):
-                    raise unavailable(error) from error
+                    raise unavailable(error, self._dialect, self._url) from error
         raise AssertionError("the last attempt returns or raises")
 
 
-def unavailable(error: SQLAlchemyError) -> BackendUnavailable:
+def unavailable(error: SQLAlchemyError, dialect: Dialect, url: URL) -> BackendUnavailable:
     """A driver's error as ours, without its SQL and parameters, which may hold secrets."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    lost = isinstance(error, DBAPIError) and (error.connection_invalidated or not error.statement)
+    cause: BaseException | None = error
+    lost = False
+    if isinstance(error, DBAPIError):
+        fault = dialect.fault_of(error, url)
+        if fault is not None:
+            return BackendUnavailable(fault)
+        cause, lost = error.orig, error.connection_invalidated or not error.statement
     first_line = str(cause).strip().split("\n", 1)[0][:300]
     return BackendUnavailable(f"the database said: {first_line}", is_unreachable=lost)
