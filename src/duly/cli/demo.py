@@ -24,7 +24,13 @@ AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
 
 @click.command()
 @click.option("--once", is_flag=True, help="Take the tour, run a little of everything, and end.")
-@click.option("--port", default=8787, show_default=True, help="Of the dashboard; 0: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8787,
+    show_default=True,
+    help="Of the dashboard; 0: a free one.",
+)
 @explain_failures
 def demo(once: bool, port: int) -> None:
     """See it run: a sample application with planner, worker, API and dashboard on a SQLite file.

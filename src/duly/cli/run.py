@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from duly.app import Duly, Loop
+from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
 from duly.loops import WorkerOptions, WorkerStuck
@@ -48,7 +48,13 @@ _probed = _options(
 )
 _serving = _options(
     click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen."),
-    click.option("--port", default=8787, show_default=True, help="0 takes a free one."),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=8787,
+        show_default=True,
+        help="0 takes a free one.",
+    ),
     click.option("--dev", is_flag=True, help="Nobody on this machine needs to sign in."),
 )
 
@@ -131,9 +137,6 @@ def serve(application: str, **words: Any) -> None:
 def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     begin_logging(words["log_form"], words["log_level"])
     app = find_app(application)
-    others = [_server(app, words)] if "api" in roles else []
-    if words.get("health"):
-        others.append(_probing(app, words["health"]))
     options: WorkerOptions | bool = False
     if "worker" in roles:
         options = WorkerOptions(
@@ -145,6 +148,9 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
         )
     shown = [role for role in ROLES if role in roles]
     click.echo(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
+    others = [_server(app, words)] if "api" in roles else []
+    if words.get("health"):
+        others.append(_probing(app, words["health"]))
     try:
         asyncio.run(_serve(app, options, "keeper" in roles, "planner" in roles, *others))
     finally:
@@ -189,22 +195,3 @@ async def _serve(
         # Handlers that never return, in threads or on this loop, would keep the process alive.
         sys.stderr.flush()
         os._exit(1)
-
-
-def find_app(where: str) -> Duly:
-    """The Duly object that `module:name` names."""
-    module_name, _, name = where.partition(":")
-    if not module_name or not name:
-        raise click.UsageError(f"{where!r}; write it as module:name, as in reminders:app")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".", 1)[0] and error.name != module_name:
-            raise
-        raise click.UsageError(f"there is no module {module_name!r} here or installed") from None
-    app = getattr(module, name, None)
-    if not isinstance(app, Duly):
-        raise click.UsageError(f"{name!r} in {module_name} is not a Duly object")
-    return app

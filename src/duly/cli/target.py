@@ -18,8 +18,8 @@ import click
 
 from duly.admin import Admin
 from duly.app import Duly
+from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
-from duly.cli.run import find_app
 from duly.errors import BackendUnavailable, InvalidInput, NotFound
 from duly.settings import Settings
 

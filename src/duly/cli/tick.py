@@ -9,9 +9,9 @@ from contextlib import suppress
 import click
 
 from duly.app import Duly
+from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
-from duly.cli.run import find_app
 from duly.dispatch.tick import Tick, TickReport
 from duly.errors import BackendUnavailable
 
