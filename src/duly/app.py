@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
+from weakref import WeakSet
 
 from duly.acting import Acting, Reach
 from duly.admin import Admin
@@ -90,6 +91,7 @@ class Duly:
         self.authorize = authorize
         self.actions = actions_of(flows)
         self._clock = clock
+        self._workers: WeakSet[Worker] = WeakSet()
         self._aging_ms = int(priority_aging_s * 1000)
         self._look_ahead_s = look_ahead_s
         self.http: HttpOptions = store_options.pop("http", None) or HttpOptions()
@@ -282,6 +284,7 @@ class Duly:
             calls=self.calls,
         )
         made.count_with(self.meters.note)
+        self._workers.add(made)
         return made
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
@@ -337,21 +340,31 @@ class Duly:
         planner: PlannerOptions | bool = True,
         *others: Loop,
     ) -> None:
-        """Plan and work until SIGTERM or SIGINT, then drain."""
+        """Plan and work until SIGTERM or SIGINT, then drain; a second SIGINT cuts that short."""
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in _SIGNALS:
             with suppress(NotImplementedError):  # not on every platform
-                loop.add_signal_handler(number, stopping.set)
+                loop.add_signal_handler(number, self._stop, stopping, number)
         try:
             async with self.running(worker, keeper, planner, *others):
                 log.info("serving %s", self.safe_url, extra={"event": "app.serving"})
                 await stopping.wait()
-                log.info("stopping", extra={"event": "app.stopping"})
+                log.info(
+                    "stopping: running jobs may end; Ctrl-C again gives them back",
+                    extra={"event": "app.stopping"},
+                )
         finally:
             for number in _SIGNALS:
                 with suppress(NotImplementedError):
                     loop.remove_signal_handler(number)
+
+    def _stop(self, stopping: asyncio.Event, number: int) -> None:
+        # Only a person asks twice: a supervisor's second SIGTERM must not break handlers off.
+        if stopping.is_set() and number == signal.SIGINT:
+            for each in self._workers:
+                each.hurry()
+        stopping.set()
 
     @property
     def safe_url(self) -> str:

@@ -140,6 +140,7 @@ class Worker:
         self._caution = Caution(self.options.slots)
         self._look_at_leases = Signal()
         self._leaving = Signal()
+        self._hurried = Signal()
         self._is_stopping = False
         self._turns = 0
 
@@ -151,6 +152,10 @@ class Worker:
         """Claim nothing more; let handlers end for a while, then give the rest back."""
         self._is_stopping = True
         self._wake.set()
+
+    def hurry(self) -> None:
+        """Let handlers end no longer, once stopped: ask them to."""
+        self._hurried.set()
 
     async def run(self) -> None:
         """Work until stopped; raises WorkerStuck when handlers hold every slot, or outlive it."""
@@ -359,7 +364,13 @@ class Worker:
             self._end(job, Released())
         with suppress(BackendUnavailable):
             await self._store.beat(self._info())
-        await self._until_idle(self.options.drain_s)
+        ending = asyncio.create_task(self._until_idle(self.options.drain_s))
+        hurried = asyncio.create_task(self._hurried.wait())
+        try:
+            await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
+            hurried.cancel()
         for slot in self._slots:
             slot.interrupt("stop")
         await self._until_idle(self.options.stubborn_s)
