@@ -1,6 +1,8 @@
 """The help of every command teaches: what it does, what each word means, and an example."""
 
 import re
+import subprocess
+import sys
 
 import click
 import pytest
@@ -16,6 +18,14 @@ def examples(text: str) -> list[str]:
     """The lines under `Examples:`, up to the next empty one."""
     after = text.partition("Examples:\n")[2].split("\n\n", 1)[0]
     return [line.strip() for line in after.splitlines()]
+
+
+def test_commands_import_no_server_and_no_client() -> None:
+    """They take longer than all the rest, and most commands neither serve nor post."""
+    heavy = {"aiohttp", "jinja2", "sqlalchemy", "starlette", "uvicorn"}
+    script = f"import sys, duly.cli; print(*({heavy!r} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
 
 
 def test_there_are_commands() -> None:

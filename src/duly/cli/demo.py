@@ -12,7 +12,6 @@ from rich.rule import Rule
 
 from duly.cli.demo_index import show_index
 from duly.cli.demo_jobs import show_jobs
-from duly.cli.demo_live import run_product
 from duly.cli.explain import show
 from duly.cli.failures import explain_failures
 from duly.errors import InvalidTrigger
@@ -43,6 +42,9 @@ def demo(once: bool, port: int) -> None:
       duly demo
       duly demo --once | less
     """
+    # Server and HTTP client take longer to import than all the rest: other commands do without.
+    from duly.cli.demo_live import run_product
+
     logging.getLogger("duly").addHandler(logging.NullHandler())
     console = Console(highlight=False)
     is_bounded = once or not console.is_terminal

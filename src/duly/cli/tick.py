@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,10 @@ from duly.app import Duly
 from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
-from duly.dispatch.tick import Tick, TickReport
 from duly.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from duly.dispatch.tick import Tick, TickReport
 
 
 @click.command()
@@ -72,6 +75,9 @@ async def _repeat(tick: Tick, period: float) -> None:
 
 async def _drain(tick: Tick, stopping: asyncio.Event | None = None) -> TickReport:
     """Tick until nothing is due."""
+    # Only those who post wait for the import.
+    from duly.dispatch.tick import TickReport
+
     total = TickReport()
     while stopping is None or not stopping.is_set():
         report = await tick.run_once()
