@@ -147,6 +147,8 @@ class Duly:
 
     def acting_for(self, who: Principal | Scope, *, by: str | None = None) -> Acting:
         """Act for somebody, from a route or an agent; `by` is who really asks, for the record."""
+        if not isinstance(who, Principal | Scope):
+            raise InvalidInput(f"acting for {who!r}; pass user(id), workspace(id) or a Principal")
         principal = principal_of(who) if isinstance(who, Scope) else who
         asking = str(principal.scope) if by is None else by
         return Acting(self.calls.reach, principal, check_name("by", asking, most=MAX_DISPATCH_ID))

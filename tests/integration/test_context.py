@@ -141,6 +141,8 @@ async def test_an_agent_acts_for_its_user(clean_url: str) -> None:
         assert await agent.schedules(flow).delete("followup-456")
         with pytest.raises(InvalidInput, match="by"):
             app.acting_for(user("u_7"), by="")
+        with pytest.raises(InvalidInput, match=r"acting for 'u_7'; pass user\(id\)"):
+            app.acting_for("u_7")  # type: ignore[arg-type]
 
 
 @in_loop
