@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -375,3 +377,11 @@ async def _lock(url: str) -> None:
     store = open_store(url)
     await store.acquire_lock("nightly", "ada", 3_600_000)
     await store.close()
+
+
+def test_commands_keep_faults_of_the_database_for_those_who_run_it(fresh: str) -> None:
+    """In a process of its own, as a person has it: what is logged goes to standard error."""
+    duly = Path(sys.executable).with_name("duly")
+    command = [str(duly), "schedules", "list", "--url", fresh]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (DIGEST in run.stdout, run.stderr) == (True, "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,7 @@ from duly.settings import Settings
 
 T = TypeVar("T")
 _FILE = "sqlite:///"
+_STORES = logging.getLogger("duly.stores.sql.transactions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Target:
 
     def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         """Run one piece of work with the admin of the database."""
+        # Who runs the application hears of faults at its start; a command need not repeat them.
+        _STORES.addFilter(_is_no_fault)
 
         async def run() -> T:
             async with self._app() as app:
@@ -58,6 +62,10 @@ class Target:
         if url.startswith(_FILE) and not file.exists():
             raise BackendUnavailable(f"there is no file {file}; run: duly schema init {url}")
         return Duly(url, flows=flows, namespace=self.namespace, skip_schema_init=True)
+
+
+def _is_no_fault(record: logging.LogRecord) -> bool:
+    return getattr(record, "event", None) != "store.fault"
 
 
 def on_database(command: Callable[..., None]) -> Callable[..., None]:
