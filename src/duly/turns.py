@@ -57,32 +57,36 @@ def decide_turns(
     for each in asking:
         if turns.holder is None:
             new, turns.holder, turns.is_new = each, each.job_id, True
-            continue
-        why = None
-        if each.turn == "asks":
-            why = _why_not(each, standing, turns.holder, held_at_ms)
-        if why is not None:
+        elif (why := _why_not(each, standing, turns.holder, held_at_ms)) is not None:
             turns.skipped[each.job_id] = why
-            continue
-        standing.append(each)
-        turns.in_line.append(each.job_id)
-        if each.turn == "asks" and each.overlap == "cancel_running":
+        else:
+            standing.append(each)
+            turns.in_line.append(each.job_id)
+            if each.turn == "waits" or each.overlap != "cancel_running":
+                continue
             _overtake(each, standing, turns)
             if new is None:
                 turns.cancels = turns.holder
             elif new.turn == "asks":
-                # It is not queued yet, so there is nothing to cancel: the next takes its place.
                 turns.skipped[new.job_id] = _came_after(each.job_id)
-                new = standing.pop(0)
-                turns.holder = new.job_id
-                turns.in_line.remove(new.job_id)
+                new = _step_forward(standing, turns)
     return turns
+
+
+def _step_forward(standing: list[Asking], turns: Turns) -> Asking:
+    """The first in line takes the place of a new holder, who is not queued yet."""
+    first = standing.pop(0)
+    turns.in_line.remove(first.job_id)
+    turns.holder = first.job_id
+    return first
 
 
 def _why_not(
     each: Asking, standing: Sequence[Asking], holder: JobId, held_at_ms: int | None
 ) -> str | None:
     """Why a job may not get in line, by its own policy; None: it may."""
+    if each.turn == "waits":
+        return None
     if each.overlap == "cancel_running":
         # Promotions at the same time may come in any order; an older run never stops a newer one.
         if held_at_ms is not None and held_at_ms > each.run_at_ms:

@@ -22,7 +22,7 @@ from duly.planning import policies_or_usual
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.job_events import move
-from duly.turns import Asking, decide_turns
+from duly.turns import Asking, Turns, decide_turns
 
 _ROUNDS = 10
 """How often a marker may come and go while we reach for it."""
@@ -76,20 +76,13 @@ def _settle(
     standing: Sequence[Candidate],
 ) -> None:
     """Let jobs of one schedule ask for its marker, whose row is ours."""
-    asking, line = [each.asking for each in group], [each.asking for each in standing]
-    held_at_ms = None
-    if holder is not None and any(each.overlap == "cancel_running" for each in asking):
-        # Here it matters who came first, and the ledger knows: a job may be made or moved later.
-        held_at_ms = _held_at_ms(db, holder)
-        came = _came_at_ms(db, [*group, *standing])
-        asking = [each._replace(run_at_ms=came[each.job_id]) for each in asking]
-        line = [each._replace(run_at_ms=came[each.job_id]) for each in line]
-    turns = decide_turns(asking, holder, line, held_at_ms)
+    turns = _decide(db, group, holder, standing)
     asked = {each.job_id: each for each in group}
     admission.in_line.update(turns.in_line)
-    admission.skipped |= {each: why for each, why in turns.skipped.items() if each in asked}
     for job_id, why in turns.skipped.items():
-        if job_id not in asked:  # it stood in line, and was overtaken
+        if job_id in asked:
+            admission.skipped[job_id] = why
+        else:  # it stood in line, and was overtaken
             skip(db, [job_id], why)
     if turns.is_new and turns.holder is not None and turns.holder != group[0].job_id:
         _hand_over(db, asked[turns.holder])
@@ -101,6 +94,20 @@ def _settle(
             admission.in_line.discard(first.job_id)
         else:
             queue(db, [first.job_id])
+
+
+def _decide(
+    db: Db, group: Sequence[Candidate], holder: JobId | None, standing: Sequence[Candidate]
+) -> Turns:
+    """Whose turn it is; who came first is looked up where it matters."""
+    asking, line = [each.asking for each in group], [each.asking for each in standing]
+    if holder is None or all(each.overlap != "cancel_running" for each in asking):
+        return decide_turns(asking, holder, line)
+    # The ledger knows: a job may be made late, and a retry moves its time.
+    came = _came_at_ms(db, [*group, *standing])
+    asking = [each._replace(run_at_ms=came[each.job_id]) for each in asking]
+    line = [each._replace(run_at_ms=came[each.job_id]) for each in line]
+    return decide_turns(asking, holder, line, _held_at_ms(db, holder))
 
 
 def _came_at_ms(db: Db, candidates: Sequence[Candidate]) -> dict[JobId, int]:
