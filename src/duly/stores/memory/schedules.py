@@ -117,34 +117,45 @@ def revise(
     """Store another definition of a schedule; it is bound and checked already."""
     tables, now_ms, earlier = step.tables, step.now_ms, schedule_of(stored)
     old = earlier.definition
-    is_words = _deeds(definition) == _deeds(old) and stored.state != "quarantined"
+    if _deeds(definition) == _deeds(old) and stored.state != "quarantined":
+        return _reword(step, key, stored, definition, by)
+    is_retimed = timing(definition) != timing(old)
     if definition.enabled and not old.enabled:
         write_pause(tables, now_ms, earlier)
-    if timing(definition) != timing(old):
+    if is_retimed:
         # Times that have come belong to the old definition, planned or not yet.
         _plan_overdue(step, key)
         stored = tables.documents[document_key(key)]
         earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
-    withdrawn = [] if is_words else withdraw(tables, now_ms, earlier.id, by, because=because)
+    withdrawn = withdraw(tables, now_ms, earlier.id, by, because=because)
+    standing = still_had(withdrawn, definition.trigger)
     row = _row_with_time(tables, key)
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
-    stood = stored.state
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
-    standing = still_had(withdrawn, definition.trigger)
     again: list[PlannedOccurrence] = []
-    begins = stood == "quarantined" or (stood == "finished" and bool(withdrawn))
-    if begins or timing(definition) != timing(old):
+    rests = stored.state == "quarantined" or (stored.state == "finished" and bool(withdrawn))
+    if is_retimed or rests:
         stored, row, again = _anew(stored, standing, runs_left, now_ms)
     else:
         stored, row = _gone_on(stored, row, standing, runs_left)
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(_change_event(earlier, definition, now_ms, by))
-    if is_words:
-        return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
     _hand_again(step, schedule_of(stored), again)
     return _planned(step, key, created=False)
+
+
+def _reword(
+    step: Step, key: ScheduleKey, stored: Stored, definition: Definition, by: str
+) -> ScheduleWritten:
+    """Store other words of a schedule: they withdraw, move and plan nothing."""
+    tables, earlier = step.tables, schedule_of(stored)
+    stored = replace(stored, document=revised(stored.document, definition.to_json(), step.now_ms))
+    tables.documents[document_key(key)] = stored
+    _replace_row(tables, key, _row_with_time(tables, key))
+    tables.events.append(_change_event(earlier, definition, step.now_ms, by))
+    return ScheduleWritten(schedule_of(stored), _row_with_time(tables, key), created=False)
 
 
 def _plan_overdue(step: Step, key: ScheduleKey) -> None:
