@@ -31,6 +31,10 @@ Resolve = Callable[..., ScheduleConfig | Awaitable[ScheduleConfig | None] | None
 ResolveT = TypeVar("ResolveT", bound=Resolve)
 
 
+_PLAIN = (str, int, float, bool, list, dict)
+"""Annotations of an input that JSON has itself; it is checked, and passed on as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActionOptions:
     """How an action's jobs are run, unless the caller says otherwise."""
@@ -59,6 +63,8 @@ class Action:
         self.usual_input = _usual_input(function, self._input_name)
         """What its function takes when it is called without an input."""
         self._schema = None if kind is None else schema_of(kind)
+        hint = get_type_hints(function).get(self._input_name or "")
+        self._plain = hint if hint in _PLAIN else None
 
     def __repr__(self) -> str:
         return f"<action {self.name}>"
@@ -98,19 +104,32 @@ class Action:
         return self.options.redact
 
     def encode(self, value: object) -> str:
-        """An input as JSON text; one that does not fit is refused, here and not when it runs."""
+        """An input as JSON text; one that does not fit is refused, here and not when it runs.
+
+        None is no input: then it is the one that the function takes when it is called without.
+        """
         if self._input_name is None:
             if value is not None:
                 raise InvalidInput(f"action {self.name} takes no input")
             return "null"
+        value = self.usual_input if value is None else value
         schema = self._schema
         if schema is None:
-            return msgspec.json.encode(plain(f"input of {self.name}", value)).decode()
+            text = msgspec.json.encode(plain(f"input of {self.name}", value)).decode()
+            self._check_plain(text)
+            return text
         if not schema.holds(value):  # words from outside: unknown ones are refused
             value = schema.parse(msgspec.json.encode(plain(f"input of {self.name}", value)))
         text = msgspec.json.encode(schema.plain(value)).decode()
         schema.read(text)
         return text
+
+    def _check_plain(self, text: str) -> None:
+        if self._plain is not None:
+            try:
+                msgspec.json.decode(text, type=self._plain)
+            except msgspec.ValidationError as error:
+                raise InvalidInput(f"input of {self.name}: {error}") from None
 
     def decode(self, text: str) -> object:
         """The input of its JSON text."""
@@ -302,4 +321,5 @@ def _usual_input(function: Callable[..., Any], name: str | None) -> object:
 
 
 def _has_schema(kind: type[Any]) -> bool:
-    return kind not in (object, str, int, float, bool, dict, list, bytes, datetime)
+    # Any is a class too.
+    return kind not in (*_PLAIN, object, Any, bytes, datetime)

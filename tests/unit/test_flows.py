@@ -90,6 +90,54 @@ def test_a_schedules_input_fits_its_action(kind: type[Any], value: Any) -> None:
     assert run(mine.update("weekly", trigger="0 8 * * MON")).version == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (str, "hello", 5),
+        (int, 5, "5"),
+        (float, 5, "5"),
+        (bool, True, 1),
+        (list, [1], {}),
+        (dict, {"a": 1}, [1]),
+    ],
+)
+def test_plain_inputs_are_checked_too(kind: type[Any], good: object, bad: object) -> None:
+    async def send(what: Any) -> None: ...
+
+    send.__annotations__["what"] = kind
+    flow = Flow("mail")
+    action = flow.action(send)
+    assert action.decode(action.encode(good)) == good
+    for wrong in (bad, None):
+        with pytest.raises(InvalidInput, match=r"input of mail\.send: Expected `\w+`, got"):
+            action.encode(wrong)
+    with pytest.raises(InvalidInput, match="got"):
+        flow.fit("send", bad)
+
+
+@pytest.mark.parametrize("kind", [object, Any, str | None])
+def test_other_annotations_take_any_json(kind: Any) -> None:
+    async def send(what: Any) -> None: ...
+
+    send.__annotations__["what"] = kind
+    action = Flow("mail").action(send)
+    assert [action.encode(value) for value in (5, "a", None)] == ["5", '"a"', "null"]
+
+
+def test_no_input_is_the_default_of_the_function() -> None:
+    flow = Flow("mail")
+
+    @flow.action
+    async def remind(text: str = "look again") -> None: ...
+
+    @flow.action
+    async def send(what: AsDataclass = AsDataclass("ada")) -> None: ...  # noqa: B008 - a default
+
+    assert (remind.encode(None), flow.fit("remind", None)) == ('"look again"', "look again")
+    assert flow.fit("send", None) == {"to": "ada", "copies": 1}
+    assert remind.encode("now") == '"now"'
+
+
 def test_an_action_of_another_flow_is_refused() -> None:
     flow, other = Flow("mail"), Flow("other")
     send = other.action(lambda_named("send"))
