@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from duly.app import Duly
-from duly.cli.run import run
+from duly.cli import main
 from duly.context import Context
 from duly.errors import BackendUnavailable
 from duly.flows import Flow
@@ -198,12 +198,12 @@ def test_the_command_runs_the_roles_it_is_given(
     module.__dict__["app"] = Duly("memory:")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(Duly, "serve", serve)
-    result = CliRunner().invoke(run, ["planned_app:app", *options])
+    result = CliRunner().invoke(main, ["run", "planned_app:app", *options])
     assert (result.exit_code, asked) == (0, [roles]), result.output
 
 
 def test_roles_that_nobody_knows_are_refused() -> None:
-    result = CliRunner().invoke(run, ["planned_app:app", "--roles", "planer"])
+    result = CliRunner().invoke(main, ["run", "planned_app:app", "--roles", "planer"])
     assert (result.exit_code, "'planer'; known: planner" in result.output) == (2, True)
 
 
