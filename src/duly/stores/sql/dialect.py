@@ -6,7 +6,7 @@ ask it; they never ask for its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table
@@ -84,6 +84,9 @@ class Dialect(Hashable, Protocol):
 
     def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
         """Move index rows, by number, to their next time: one statement or one prepared batch."""
+
+    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+        """Let jobs hold the running markers of schedules; gives those that were taken."""
 
     def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
         """Store new jobs and their events; gives ids and states of those that were new."""
