@@ -23,6 +23,7 @@ from duly.stores.sql.schema import Tables
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
+    from duly.stores.sql.ledger import Entry
 
 
 Lease = tuple[str, int]
@@ -91,7 +92,7 @@ class Dialect(Hashable, Protocol):
     def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
         """Store new jobs and their events; gives ids and states of those that were new."""
 
-    def add_occurrences(self, db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+    def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
         """Store many ledger rows at once, all new; False: it cannot, or some are there already."""
 
     def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
