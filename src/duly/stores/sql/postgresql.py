@@ -184,12 +184,10 @@ class PostgresqlDialect:
     def tell(self, db: Db, hints: set[str]) -> None:
         """A notice of each; PostgreSQL sends them with the commit."""
         if hints:
-            channel = _channel(db.tables)
-            db.connection.execute(
-                text(
-                    "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint"
-                ),
-                {"channel": channel, "hints": sorted(hints)},
+            db.run(
+                "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint",
+                channel=_channel(db.tables),
+                hints=texts_array(sorted(hints)),
             )
 
     def listen(
