@@ -79,8 +79,11 @@ def may_go(state: JobState, target: JobState) -> bool:
     return target in TRANSITIONS[state]
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What insert_jobs() is asked to store. The id is the caller's, so repeating it is harmless."""
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What insert_jobs() is asked to store. The id is the caller's, so repeating it is harmless.
+
+    Not looked at by the garbage collector: there is nothing in it that could point back.
+    """
 
     id: JobId
     action: str

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Text,
     bindparam,
     literal,
-    select,
     text,
 )
 from sqlalchemy.sql.elements import BindParameter, TextClause
@@ -52,7 +51,7 @@ class Db:
         """The deciding clock as a number."""
         if self.fixed_now_ms is not None:
             return self.fixed_now_ms
-        return int(self.connection.execute(select(self.dialect.now_ms())).scalar_one())
+        return int(self.run("SELECT {now}").scalar_one())
 
     def run(self, statement: str, **values: Any) -> CursorResult[Any]:
         """Run a statement of plain SQL.

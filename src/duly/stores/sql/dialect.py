@@ -6,7 +6,7 @@ ask it; they never ask for its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table
@@ -23,6 +23,7 @@ from duly.stores.sql.schema import Tables
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
+    from duly.stores.sql.ledger import Entry
 
 
 Lease = tuple[str, int]
@@ -85,10 +86,13 @@ class Dialect(Hashable, Protocol):
     def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
         """Move index rows, by number, to their next time: one statement or one prepared batch."""
 
+    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+        """Let jobs hold the running markers of schedules; gives those that were taken."""
+
     def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
         """Store new jobs and their events; gives ids and states of those that were new."""
 
-    def add_occurrences(self, db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+    def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
         """Store many ledger rows at once, all new; False: it cannot, or some are there already."""
 
     def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:

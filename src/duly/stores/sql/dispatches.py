@@ -8,7 +8,7 @@ index. So whatever a claim does not take stays there for the next. It passes row
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duly.dispatch_store import DispatchClaim, Dispatching
 from duly.dispatching import decide_lapse
@@ -155,15 +155,14 @@ def _plan_due(db: Db, claim: DispatchClaim, room: int) -> int:
     return len(due)
 
 
-def _entries(row: _Row, plan: Plan, now_ms: int) -> Iterable[dict[str, Any]]:
-    whose = (row.flow, row.scope, row.name)
+def _entries(row: _Row, plan: Plan, now_ms: int) -> Iterable[ledger.Entry]:
     for each in plan.occurrences:
-        entry = ledger.values(each, None, now_ms, whose)
+        entry = ledger.entry_of(each, row, now_ms)
         if each.state is OccurrenceState.PLANNED:
-            entry["state"] = OccurrenceState.DISPATCHING.value
+            entry.state = OccurrenceState.DISPATCHING
             # Nobody has posted it: whoever claims from its run time on may.
-            entry |= {"lease_until_ms": each.run_at_ms, "tries": 0}
-            entry["delivery"] = policies_of(row.policies).delivery
+            entry.lease_until_ms, entry.tries = each.run_at_ms, 0
+            entry.delivery = policies_of(row.policies).delivery
         yield entry
 
 

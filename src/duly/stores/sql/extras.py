@@ -11,6 +11,7 @@ from hashlib import sha256
 from msgspec import structs
 
 from duly.errors import BackendUnavailable, InvalidInput
+from duly.ids import new_ids
 from duly.jobs import JobId, check_text
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
@@ -21,7 +22,7 @@ from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
 from duly.stores.spans import Span, spans_left
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
-from duly.stores.sql.hand_over import Handing, hand_over, make_job, source_of
+from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.schedules import find_schedule, put_schedules
 
 _PLANNED = OccurrenceState.PLANNED
@@ -49,10 +50,9 @@ def run_now(db: Db, schedule_id: ScheduleId, request_id: str) -> Occurrence | No
         if trigger.next_after_ms(nominal_ms - 1) == nominal_ms:
             continue  # the schedule's own time is not taken by an extra
         extra = _single(schedule_id, nominal_ms, now_ms, RUN_NOW)
-        source = source_of(schedule)
-        job = make_job(source, extra, db.planning, JobId(f"job_{digest[:32]}"))
-        handing = Handing(extra, job, source[1:4], claim_id)
-        if any(hand_over(db.at(now_ms), [handing], now_ms)):
+        job_id = JobId(f"job_{digest[:32]}")
+        entry = ledger.entry_of(extra, key_of(schedule), now_ms, job_id, claim_id)
+        if any(hand_over(db.at(now_ms), [entry], jobs_of(db, schedule, [entry]))):
             return ledger.by_claim(db, schedule_id, claim_id)
     raise BackendUnavailable(f"schedule {schedule_id} has too many extras at once; ask again")
 
@@ -68,13 +68,13 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     if not times:
         return BackfillReport(0, 0, None)
     _open_ranges(db, schedule, times, now_ms)
-    source = source_of(schedule)
-    handings = []
-    for nominal_ms in times:
+    key = key_of(schedule)
+    entries = []
+    for nominal_ms, job_id in zip(times, new_ids("job_", len(times)), strict=True):
         again = _single(schedule.id, nominal_ms, now_ms, BACKFILL)
-        handings.append(Handing(again, make_job(source, again, db.planning), source[1:4]))
+        entries.append(ledger.entry_of(again, key, now_ms, JobId(job_id)))
     over = sorted(BACKFILLABLE | set(ledger.REPLACEABLE))
-    handed = hand_over(db.at(now_ms), handings, now_ms, over=over)
+    handed = hand_over(db.at(now_ms), entries, jobs_of(db, schedule, entries), over=over)
     return BackfillReport(handed.planned, len(times) - handed.planned, next_from_ms)
 
 
@@ -130,7 +130,8 @@ def _open_ranges(db: Db, schedule: Schedule, times: Sequence[int], now_ms: int) 
                 OccurrenceState.MISSED,
                 row.reason,
             )
-            entries.append(ledger.values(kept, None, now_ms, (row.flow, row.scope, row.name)))
+            key = ScheduleKey(row.flow, row.scope, row.name)
+            entries.append(ledger.entry_of(kept, key, now_ms))
     ledger.write(db, entries)
 
 
@@ -164,7 +165,7 @@ def pause_failing(db: Db, schedule_id: ScheduleId) -> Schedule | None:
         return None
     note = f"paused after {most} failures in a row"
     write = ScheduleWrite(
-        ScheduleKey(schedule.flow, str(schedule.scope), schedule.name),
+        key_of(schedule),
         schedule.id,
         structs.replace(schedule.definition, enabled=False, note=note),
         limits=_NO_LIMITS,

@@ -17,9 +17,9 @@ from duly.ledger import OccurrenceState
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
 from duly.stores.sql.db import Db
-from duly.stores.sql.hand_over import Handing, hand_over
+from duly.stores.sql.hand_over import hand_over
 from duly.stores.sql.job_inserts import Keys
-from duly.stores.sql.ledger import REPLACEABLE
+from duly.stores.sql.ledger import REPLACEABLE, entry_of
 
 _FREE = (*REPLACEABLE, OccurrenceState.DISPATCHING)
 """States of a time that an endpoint may fire."""
@@ -61,8 +61,8 @@ def _hand_over(db: Db, request: Fire, now_ms: int) -> Fired | Duplicate | Overla
     )
     if job.run_at_ms is None:
         job = msgspec.structs.replace(job, run_at_ms=now_ms)
-    handing = Handing(occurrence, job, (request.flow, request.scope, request.name))
-    handed = hand_over(db, [handing], now_ms, over=_FREE)
+    entry = entry_of(occurrence, request, now_ms, job.id)
+    handed = hand_over(db, [entry], [job], over=_FREE)
     if handed.planned:
         _begin(db, job)
         return Fired(job.id)

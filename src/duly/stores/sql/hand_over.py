@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from duly.ids import new_id
-from duly.jobs import DEFAULT_RETRY, JobId, NewJob
+from duly.jobs import DEFAULT_RETRY, Delivery, NewJob, Turn
 from duly.ledger import OccurrenceState
 from duly.occurrences import policies_text
 from duly.plan_store import BACKFILL, ActionDefaults, PlanSettings
-from duly.planning import PlannedOccurrence, policies_of
-from duly.schedules import Policies, Schedule, ScheduleId
+from duly.planning import policies_of
+from duly.retries import RetryPolicy
+from duly.schedules import Policies, Schedule
+from duly.store import ScheduleKey
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
 
@@ -25,41 +26,6 @@ _DEFAULTS = ActionDefaults()
 _TIMEOUT_MS = Policies().timeout_ms
 _WAITING = frozenset({"catch_up", BACKFILL})
 """Reasons of occurrences that are late already: they run one after another."""
-
-
-class Source(NamedTuple):
-    """What a job takes from its schedule."""
-
-    schedule_id: ScheduleId
-    flow: str
-    scope: str
-    name: str
-    policies: str
-    body: str
-    """The definition."""
-
-
-def source_of(schedule: Schedule) -> Source:
-    """What jobs take from a schedule as it stands."""
-    definition = schedule.definition
-    return Source(
-        schedule.id,
-        schedule.flow,
-        str(schedule.scope),
-        schedule.name,
-        policies_text(definition.policies),
-        definition.to_json(),
-    )
-
-
-class Handing(NamedTuple):
-    """An occurrence with its job, if it makes one."""
-
-    occurrence: PlannedOccurrence
-    job: NewJob | None
-    whose: tuple[str, str, str]
-    """Flow, scope and name."""
-    claim_id: str | None = None
 
 
 class HandedOver(NamedTuple):
@@ -70,7 +36,7 @@ class HandedOver(NamedTuple):
     skipped: int
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, gc=False):
     """What a job needs of a definition."""
 
     action: str
@@ -81,60 +47,109 @@ class _Body(msgspec.Struct):
 _BODY = msgspec.json.Decoder(_Body)
 
 
-def make_job(
-    source: Source,
-    occurrence: PlannedOccurrence,
-    settings: PlanSettings,
-    job_id: JobId | None = None,
-) -> NewJob:
-    """The job of an occurrence; InvalidInput or MsgspecError: no job can carry it."""
-    body = _BODY.decode(source.body)
-    policies = policies_of(source.policies)
-    action = f"{source.flow}.{body.action}"
-    usual = settings.actions.get(action, _DEFAULTS)
-    turn = None
-    if policies.overlap != "allow":
-        turn = "waits" if occurrence.reason in _WAITING else "asks"
-    return NewJob(
-        id=JobId(new_id("job_")) if job_id is None else job_id,
-        action=action,
-        input=bytes(body.input).decode(),
-        queue=usual.queue,
-        # workspace_of(), without checking again what is stored.
-        workspace=body.workspace or source.scope.removeprefix("workspace:"),
-        scope=source.scope,
-        priority=policies.priority,
-        run_at_ms=occurrence.run_at_ms,
+class _Kind(NamedTuple):
+    """What the jobs of one action have in common, under the same policies."""
+
+    action: str
+    queue: str
+    priority: int
+    retry: RetryPolicy
+    timeout_ms: int
+    delivery: Delivery
+    turn: Turn | None
+
+
+class JobMaker:
+    """Makes the jobs of occurrences; what many have in common it finds out once."""
+
+    def __init__(self, settings: PlanSettings) -> None:
+        self._actions = settings.actions
+        self._kinds: dict[tuple[str, str, str, bool], _Kind] = {}
+
+    def make(self, entry: ledger.Entry, policies: str, body: str) -> NewJob:
+        """The job of a ledger row; InvalidInput or MsgspecError: no job can carry it."""
+        assert entry.job_id is not None
+        parts = _BODY.decode(body)
+        key = (entry.flow, parts.action, policies, entry.reason in _WAITING)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(*key)
+        return NewJob(
+            id=entry.job_id,
+            action=kind.action,
+            input=bytes(parts.input).decode(),
+            queue=kind.queue,
+            # workspace_of(), without checking again what is stored.
+            workspace=parts.workspace or entry.scope.removeprefix("workspace:"),
+            scope=entry.scope,
+            priority=kind.priority,
+            run_at_ms=entry.run_at_ms,
+            retry=kind.retry,
+            timeout_ms=kind.timeout_ms,
+            delivery=kind.delivery,
+            schedule_id=entry.schedule_id,
+            nominal_ms=entry.nominal_ms,
+            policies=policies,
+            turn=kind.turn,
+        )
+
+    def _kind(self, flow: str, action: str, text: str, waits: bool) -> _Kind:
+        policies = policies_of(text)
+        name = f"{flow}.{action}"
+        usual = self._actions.get(name, _DEFAULTS)
+        turn: Turn | None = None
+        if policies.overlap != "allow":
+            turn = "waits" if waits else "asks"
         # Where a schedule says nothing of its own, the action does.
-        retry=usual.retry if policies.retry == DEFAULT_RETRY else policies.retry,
-        timeout_ms=usual.timeout_ms if policies.timeout_ms == _TIMEOUT_MS else policies.timeout_ms,
-        delivery=policies.delivery,
-        schedule_id=source.schedule_id,
-        nominal_ms=occurrence.nominal_ms,
-        policies=source.policies,
-        turn=turn,  # type: ignore[arg-type]
-    )
+        retry = usual.retry if policies.retry == DEFAULT_RETRY else policies.retry
+        is_usual = policies.timeout_ms == _TIMEOUT_MS
+        timeout_ms = usual.timeout_ms if is_usual else policies.timeout_ms
+        return _Kind(
+            name, usual.queue, policies.priority, retry, timeout_ms, policies.delivery, turn
+        )
+
+
+def key_of(schedule: Schedule) -> ScheduleKey:
+    """Where a schedule stands."""
+    return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
+
+
+def jobs_of(db: Db, schedule: Schedule, entries: Sequence[ledger.Entry]) -> list[NewJob]:
+    """The jobs of a schedule's ledger rows, of those that have one."""
+    maker, definition = JobMaker(db.planning), schedule.definition
+    policies, body = policies_text(definition.policies), definition.to_json()
+    return [maker.make(each, policies, body) for each in entries if each.job_id is not None]
 
 
 def hand_over(
-    db: Db, handings: Sequence[Handing], now_ms: int, *, over: Sequence[str] = ledger.REPLACEABLE
+    db: Db,
+    entries: Sequence[ledger.Entry],
+    jobs: Sequence[NewJob],
+    *,
+    over: Sequence[str] = ledger.REPLACEABLE,
 ) -> HandedOver:
-    """Write ledger rows and jobs. The clock of `db` is held at `now_ms`.
+    """Write ledger rows and their jobs. The clock of `db` is held.
 
     `over`: states of ledger rows that may be written over.
     """
-    entries = [
-        ledger.values(each.occurrence, each.job, now_ms, each.whose, each.claim_id)
-        for each in handings
-    ]
     taken = ledger.write(db, entries, over)
-    free = [
-        each
-        for each in handings
-        if (each.occurrence.schedule_id, each.occurrence.nominal_ms) in taken
+    if taken:
+        entries = [each for each in entries if (each.schedule_id, each.nominal_ms) not in taken]
+        free = {each.job_id for each in entries}
+        jobs = [job for job in jobs if job.id in free]
+    now_ms = db.now_ms()
+    asking = [
+        turns.Candidate(
+            job.schedule_id or "",
+            job.run_at_ms or 0,
+            job.nominal_ms or 0,
+            job.id,
+            job.turn,
+            job.policies or "{}",
+        )
+        for job in jobs
+        if job.turn and (job.run_at_ms or 0) <= now_ms
     ]
-    jobs = [each.job for each in free if each.job is not None]
-    asking = [_candidate(job) for job in jobs if job.turn and (job.run_at_ms or 0) <= now_ms]
     skipped = 0
     if asking:
         admission = turns.admit(db, asking)
@@ -148,20 +163,6 @@ def hand_over(
             ]
     if jobs:
         db.dialect.add_jobs(db, jobs)
-        db.dialect.tell(db, {f"queue:{job.queue}" for job in jobs})
-    is_missed = OccurrenceState.MISSED
-    missed = sum(each.occurrence.count for each in free if each.occurrence.state is is_missed)
+        db.dialect.tell(db, {f"queue:{name}" for name in {job.queue for job in jobs}})
+    missed = sum([each.times for each in entries if each.state is OccurrenceState.MISSED])
     return HandedOver(len(jobs), missed, skipped)
-
-
-def _candidate(job: NewJob) -> turns.Candidate:
-    assert job.schedule_id is not None
-    assert job.turn is not None
-    return turns.Candidate(
-        job.schedule_id,
-        job.run_at_ms or 0,
-        job.nominal_ms or 0,
-        job.id,
-        job.turn,
-        job.policies or "{}",
-    )

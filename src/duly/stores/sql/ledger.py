@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import Row
 
 from duly.events import AttemptStatus
-from duly.jobs import JobId, JobState, NewJob
+from duly.jobs import JobId, JobState
 from duly.ledger import Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
@@ -20,21 +20,60 @@ from duly.stores.spans import Row as SpanRow
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 
+_PLANNED = OccurrenceState.PLANNED
 REPLACEABLE = (OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED)
 """States of a row that planning may write over."""
 
 
+class Whose(Protocol):
+    """What carries the key of a schedule."""
+
+    @property
+    def flow(self) -> str: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A ledger row to be, under the names of its columns. A burst makes many of them.
+
+    Not looked at by the garbage collector: there is nothing in it that could point back.
+    """
+
+    schedule_id: str
+    nominal_ms: int
+    flow: str
+    scope: str
+    name: str
+    run_at_ms: int
+    state: OccurrenceState
+    at_ms: int
+    until_ms: int
+    times: int
+    job_id: JobId | None
+    reason: str | None
+    claim_id: str | None = None
+    lease_until_ms: int | None = None
+    tries: int | None = None
+    delivery: str | None = None
+    missed: int = 0
+    row_version: int = 0
+    position: int = 0
+
+
 def write(
-    db: Db, rows: Sequence[dict[str, Any]], over: Sequence[str] = REPLACEABLE
+    db: Db, entries: Sequence[Entry], over: Sequence[str] = REPLACEABLE
 ) -> set[tuple[str, int]]:
-    """Store occurrences; gives those that were free to take, by schedule and nominal time."""
-    if not rows:
+    """Store occurrences; gives those that it has already, by schedule and nominal time."""
+    if not entries:
         return set()
-    ranges = [row for row in rows if row["until_ms"] > row["nominal_ms"]]
+    ranges = [entry for entry in entries if entry.until_ms > entry.nominal_ms]
     if ranges:
         _clear(db, ranges)
-    if db.dialect.add_occurrences(db, rows):
-        return {(row["schedule_id"], row["nominal_ms"]) for row in rows}
+    if db.dialect.add_occurrences(db, entries):
+        return set()
     table = db.tables.occurrences
     names = [column.name for column in table.c]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names[2:])
@@ -44,12 +83,13 @@ def write(
         f"SELECT {', '.join(names)} FROM {db.dialect.records(table)} WHERE 1 = 1 "
         f"ON CONFLICT (schedule_id, nominal_ms) DO UPDATE SET {changed} "
         f"WHERE o.state IN ({states}) RETURNING schedule_id, nominal_ms",
-        rows=msgspec.json.encode(rows).decode(),
+        rows=msgspec.json.encode(entries).decode(),
     )
-    return {(row[0], row[1]) for row in tuples(written)}
+    times = {(entry.schedule_id, entry.nominal_ms) for entry in entries}
+    return times - {(row[0], row[1]) for row in tuples(written)}
 
 
-def _clear(db: Db, ranges: Sequence[dict[str, Any]]) -> None:
+def _clear(db: Db, ranges: Sequence[Entry]) -> None:
     """Remove rows whose times are open again, and which a run of times takes in."""
     states = ", ".join(f"'{state}'" for state in REPLACEABLE)
     db.run(
@@ -77,35 +117,30 @@ def rows_since(db: Db, since_ms: Mapping[ScheduleId, int]) -> dict[ScheduleId, l
     return found
 
 
-def values(
+def entry_of(
     occurrence: PlannedOccurrence,
-    job: NewJob | None,
+    whose: Whose,
     now_ms: int,
-    whose: tuple[str, str, str],
+    job_id: JobId | None = None,
     claim_id: str | None = None,
-) -> dict[str, Any]:
-    """A planned occurrence as columns; `whose` is the schedule's key."""
-    flow, scope, name = whose
-    return {
-        "schedule_id": occurrence.schedule_id,
-        "nominal_ms": occurrence.nominal_ms,
-        "flow": flow,
-        "scope": scope,
-        "name": name,
-        "run_at_ms": occurrence.run_at_ms,
-        "state": occurrence.state.value,
-        "missed": 0,
-        "row_version": 0,
-        "claim_id": claim_id,
-        "position": 0,
-        "at_ms": now_ms,
-        "until_ms": occurrence.until_ms,
-        "times": occurrence.count,
-        "job_id": None if job is None else job.id,
-        "reason": occurrence.reason,
-        "fired_at_ms": None,
-        "ended_at_ms": None,
-    }
+) -> Entry:
+    """The row of an occurrence; only one that is planned takes the job's id."""
+    schedule_id, nominal_ms, until_ms, count, run_at_ms, state, reason = occurrence
+    return Entry(
+        schedule_id,
+        nominal_ms,
+        whose.flow,
+        whose.scope,
+        whose.name,
+        run_at_ms,
+        state,
+        now_ms,
+        until_ms,
+        count,
+        job_id if state is _PLANNED else None,
+        reason,
+        claim_id,
+    )
 
 
 def follow_jobs(

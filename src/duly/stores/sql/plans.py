@@ -8,27 +8,27 @@ planned it, so a lost answer or an edit that sets a row back does no harm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from sqlalchemy import select
 
 from duly.errors import InvalidInput
 from duly.ids import new_ids
-from duly.jobs import JobId
-from duly.ledger import OccurrenceState
+from duly.jobs import JobId, NewJob
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest
-from duly.planning import Plan, Plannable, PlannedOccurrence, plan_many, quarantine
+from duly.planning import Plan, Plannable, plan_many, quarantine
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_plan
 from duly.stores.spans import free_of
 from duly.stores.sql import index, ledger
 from duly.stores.sql.db import Db, tuples
-from duly.stores.sql.hand_over import HandedOver, Handing, Source, hand_over, make_job
+from duly.stores.sql.hand_over import HandedOver, JobMaker, hand_over
+from duly.stores.sql.ledger import Entry, entry_of
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True, gc=False):
     """A due row with what it goes by, and its schedule's document."""
 
     row_id: int
@@ -91,45 +91,33 @@ def _plan(
     """Plan locked rows, and write everything."""
     known = [row for row in rows if row.body is not None]
     plans = without_taken(db, known, plan_many(known, now_ms, until_ms))
-    plans, handings = _handings(db, known, plans)
-    handed = hand_over(db, handings, now_ms)
+    entries, jobs = _made(db, known, plans, now_ms)
+    handed = hand_over(db, entries, jobs)
     unknown = [row for row in rows if row.body is None]
     plans += [Plan((), None, None, row.runs_left, NO_DEFINITION) for row in unknown]
     _move(db, known + unknown, plans, now_ms)
     return plans, handed
 
 
-def _handings(
-    db: Db, rows: Sequence[_Row], plans: Sequence[Plan]
-) -> tuple[list[Plan], list[Handing]]:
-    """What plans hand over; a row whose job cannot be made goes to quarantine instead."""
+def _made(
+    db: Db, rows: Sequence[_Row], plans: list[Plan], now_ms: int
+) -> tuple[list[Entry], list[NewJob]]:
+    """Ledger rows and jobs of plans; a row whose job cannot be made goes to quarantine instead."""
     # All ids at once: asking the system for chance row by row would cost as much as the job.
     ids = iter(new_ids("job_", sum([len(plan.occurrences) for plan in plans])))
-    found: list[Plan] = []
-    handings: list[Handing] = []
-    for row, plan in zip(rows, plans, strict=True):
-        if not plan.occurrences:
-            found.append(plan)
-            continue
-        source = Source(*row[1:5], row.policies, row.body or "")
+    maker = JobMaker(db.planning)
+    entries: list[Entry] = []
+    jobs: list[NewJob] = []
+    for i, row in enumerate(rows):
+        own = [entry_of(each, row, now_ms, JobId(next(ids))) for each in plans[i].occurrences]
         try:
-            own = [_handing(db, source, each, next(ids)) for each in plan.occurrences]
+            jobs += [maker.make(each, row.policies, row.body or "") for each in own if each.job_id]
         except (InvalidInput, msgspec.MsgspecError) as error:
             # What no job can carry would come again for ever, and hold up the rows behind it.
-            quarantined = quarantine(row, str(error))
-            own = [Handing(quarantined.occurrences[0], None, source[1:4])]
-            found.append(quarantined)
-        else:
-            found.append(plan)
-        handings += own
-    return found, handings
-
-
-def _handing(db: Db, source: Source, occurrence: PlannedOccurrence, job_id: str) -> Handing:
-    job = None
-    if occurrence.state is OccurrenceState.PLANNED:
-        job = make_job(source, occurrence, db.planning, JobId(job_id))
-    return Handing(occurrence, job, source[1:4])
+            plans[i] = quarantine(row, str(error))
+            own = [entry_of(plans[i].occurrences[0], row, now_ms)]
+        entries += own
+    return entries, jobs
 
 
 def without_taken(db: Db, rows: Sequence[Plannable], plans: Sequence[Plan]) -> list[Plan]:
@@ -194,7 +182,7 @@ def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
         .where(db.dialect.among(rules.c.row_id, list(times)))
     )
     found = {row[0]: row for row in tuples(db.connection.execute(statement))}
-    return [_Row._make((*found[number], *time[1:])) for number, time in times.items()]
+    return [_Row(*found[number], *time[1:]) for number, time in times.items()]
 
 
 def _next(db: Db, request: PlanRequest) -> int | None:

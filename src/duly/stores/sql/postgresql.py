@@ -6,7 +6,7 @@ are transaction-scoped advisory locks, which a transaction-mode pooler keeps int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -34,7 +34,7 @@ from duly.job_store import Wake
 from duly.occurrences import Moves
 from duly.stores.sql import postgresql_jobs
 from duly.stores.sql.options import SqlOptions
-from duly.stores.sql.postgresql_arrays import numbers_array
+from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
 from duly.stores.sql.postgresql_notices import Listener
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
 
@@ -157,15 +157,37 @@ class PostgresqlDialect:
             runs_left=numbers_array(moves.runs_left),
         )
 
+    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+        """One INSERT from two arrays; only where it stored too few is anything read back."""
+        wanted = (
+            "unnest((SELECT CAST(:schedule_ids AS text[])), (SELECT CAST(:job_ids AS text[]))) "
+            "AS r (schedule_id, job_id)"
+        )
+        arrays = {
+            "schedule_ids": texts_array(list(jobs)),
+            "job_ids": texts_array(list(jobs.values())),
+        }
+        added = db.run(
+            "INSERT INTO {p}running (schedule_id, job_id, since_ms) SELECT schedule_id, job_id, "
+            f"{{now}} FROM {wanted} ON CONFLICT (schedule_id) DO NOTHING",
+            **arrays,
+        )
+        if added.rowcount == len(jobs):
+            return []
+        others = db.run(
+            f"SELECT r.schedule_id FROM {wanted} LEFT JOIN {{p}}running m "
+            "ON m.schedule_id = r.schedule_id WHERE m.job_id IS DISTINCT FROM r.job_id",
+            **arrays,
+        )
+        return list(others.scalars())
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """A notice of each; PostgreSQL sends them with the commit."""
         if hints:
-            channel = _channel(db.tables)
-            db.connection.execute(
-                text(
-                    "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint"
-                ),
-                {"channel": channel, "hints": sorted(hints)},
+            db.run(
+                "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint",
+                channel=_channel(db.tables),
+                hints=texts_array(sorted(hints)),
             )
 
     def listen(

@@ -6,14 +6,15 @@ only a repeated call brings about, nothing is stored and the caller inserts one 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
 from duly.jobs import JobState, NewJob
 from duly.stores.sql.job_inserts import full_row
+from duly.stores.sql.ledger import Entry
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _OWN = ("id", "input", "idempotency_key", "workspace", "scope", "schedule_id", "nominal_ms")
 """Columns that differ from job to job; the others are written once for all that share them."""
 _LINE = ("queue", "careful", "place", "action", "run_at_ms")
-_SPECIAL = re.compile(r"[\\\t\n\r]")
+_KEY = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in (*_OWN, "key")))
+_LEDGER = {name: attrgetter(name) for name in Entry.__struct_fields__}
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -65,12 +67,27 @@ def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
     return {job.id: part.state for job, part in zip(jobs, parts, strict=True)}
 
 
-def copy_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+def copy_occurrences(db: Db, entries: Sequence[Entry]) -> bool:
     """Store ledger rows, all of them new; False: nothing was stored."""
-    names = list(rows[0])
-    columns = [_column([row[name] for row in rows]) for name in names]
-    lines = ["\t".join(row) + "\n" for row in zip(*columns, strict=True)]
+    names, lines = _lines({name: list(map(get, entries)) for name, get in _LEDGER.items()})
     return _stored(db, {f"occurrences ({', '.join(names)})": lines})
+
+
+def _lines(columns: dict[str, Sequence[Any]]) -> tuple[list[str], list[str]]:
+    """Names and lines of columns that are not all alike; those without a value are left out.
+
+    What is the same in all lines stands last, put into words once.
+    """
+    alike = {name: values[0] for name, values in columns.items() if _is_alike(values)}
+    own = [name for name in columns if name not in alike]
+    shared = [name for name, value in alike.items() if value is not None]
+    end = "".join([f"\t{_text(alike[name])}" for name in shared]) + "\n"
+    rows = zip(*[_column(columns[name]) for name in own], strict=True)
+    return own + shared, ["\t".join(row) + end for row in rows]
+
+
+def _is_alike(values: Sequence[Any]) -> bool:
+    return values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
 def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
@@ -78,19 +95,20 @@ def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
     import psycopg
 
     prefix, _ = db.dialect.names(db.tables)
-    nested = db.connection.begin_nested()
+    driver: Any = db.connection.connection.driver_connection
     try:
-        driver: Any = db.connection.connection.driver_connection
         with driver.cursor() as cursor:
-            for target, lines in targets.items():
-                if lines:
-                    _copy(cursor, f"{prefix}{target}", lines)
-    except psycopg.errors.UniqueViolation:
-        nested.rollback()
-        return False
+            cursor.execute("SAVEPOINT duly_copy")
+            try:
+                for target, lines in targets.items():
+                    if lines:
+                        _copy(cursor, f"{prefix}{target}", lines)
+            except psycopg.errors.UniqueViolation:
+                cursor.execute("ROLLBACK TO SAVEPOINT duly_copy")
+                return False
+            cursor.execute("RELEASE SAVEPOINT duly_copy")
     except psycopg.Error as error:
         raise DBAPIError.instance("COPY", None, error, psycopg.Error) from error
-    nested.commit()
     return True
 
 
@@ -120,21 +138,7 @@ class _Shared:
 
     def of(self, job: NewJob) -> _Part:
         """The part of a job that it shares."""
-        key = (
-            job.action,
-            job.queue,
-            job.priority,
-            job.aging_ms,
-            job.run_at_ms,
-            id(job.retry),  # alive as long as its job, so no other has this number
-            job.timeout_ms,
-            job.delivery,
-            job.policies,
-            job.turn,
-            job.in_line,
-            job.correlation_id,
-            job.metadata,
-        )
+        key = _KEY(job)
         found = self._parts.get(key)
         if found is None:
             row = full_row(job, self._now_ms)
@@ -146,19 +150,15 @@ class _Shared:
         return found
 
 
-def _column(values: Sequence[str | int | None]) -> Sequence[str]:
+def _column(values: Sequence[Any]) -> Sequence[str]:
     """Values as COPY reads them; where none is special, which one look tells, as they are."""
-    first = values[0]
-    if first is None or type(first) is int:
-        if values.count(first) == len(values):
-            return [_text(first)] * len(values)
+    if _is_alike(values):
+        return [_text(values[0])] * len(values)
+    if None in values:
         return [_text(value) for value in values]
-    try:
-        if not _SPECIAL.search("".join(values)):  # type: ignore[arg-type]
-            return values  # type: ignore[return-value]
-    except TypeError:  # some are None
-        pass
-    return [_text(value) for value in values]
+    if type(values[0]) is int:
+        return list(map(str, values))
+    return values if _is_plain("".join(values)) else [_text(value) for value in values]
 
 
 def _text(value: object) -> str:
@@ -166,4 +166,8 @@ def _text(value: object) -> str:
     if value is None:
         return "\\N"
     text = str(value)
-    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text
+    return text if _is_plain(text) else text.translate(_ESCAPES)
+
+
+def _is_plain(text: str) -> bool:
+    return "\\" not in text and "\t" not in text and "\n" not in text and "\r" not in text

@@ -26,6 +26,7 @@ from duly.stores.sql.postgresql_copy import copy_jobs, copy_occurrences
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
+    from duly.stores.sql.ledger import Entry
 
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 _NOW = "(SELECT {now})"
@@ -181,9 +182,9 @@ def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
     return {row.id: row.state for row in added}
 
 
-def add_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:
+def add_occurrences(db: Db, entries: Sequence[Entry]) -> bool:
     """Store many ledger rows at once, all new; False: nothing was stored."""
-    return not db.is_foreign and len(rows) >= COPY_FROM and copy_occurrences(db, rows)
+    return not db.is_foreign and len(entries) >= COPY_FROM and copy_occurrences(db, entries)
 
 
 COPY_FROM = 100

@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Row, and_, delete, func, select, tuple_
 
 from duly.errors import InvalidInput
-from duly.ledger import OccurrenceState
+from duly.ids import new_ids
+from duly.jobs import JobId, NewJob
 from duly.occurrences import is_overdue
 from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
@@ -31,7 +32,7 @@ from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
-from duly.stores.sql.hand_over import Handing, hand_over, make_job, source_of
+from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
 
@@ -256,14 +257,18 @@ class _Batch:
 
 def _plan_again(db: Db, edits: Iterable[Edit], now_ms: int) -> None:
     """Hand over what was withdrawn and had come, before what is still to come."""
-    handings = []
+    entries: list[ledger.Entry] = []
+    jobs: list[NewJob] = []
     for edit in [each for each in edits if each.again]:
-        source = source_of(edit.schedule)
-        for each in edit.again:
-            is_run = each.state is OccurrenceState.PLANNED
-            job = make_job(source, each, db.planning) if is_run else None
-            handings.append(Handing(each, job, source[1:4]))
-    hand_over(db.at(now_ms), handings, now_ms)
+        key = key_of(edit.schedule)
+        own = [
+            ledger.entry_of(each, key, now_ms, JobId(job_id))
+            for each, job_id in zip(edit.again, new_ids("job_", len(edit.again)), strict=True)
+        ]
+        entries += own
+        jobs += jobs_of(db, edit.schedule, own)
+    if entries:
+        hand_over(db.at(now_ms), entries, jobs)
 
 
 def _read(

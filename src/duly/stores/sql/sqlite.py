@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -149,6 +149,16 @@ class SqliteDialect:
         )
         values = zip(moves.nominal_ms, moves.run_at_ms, moves.runs_left, numbers, strict=True)
         db.connection.exec_driver_sql(statement, list(values))
+
+    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+        """One INSERT from a JSON object."""
+        added = db.run(
+            "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
+            "SELECT key, value, {now} FROM json_each(:jobs) WHERE 1 = 1 "
+            "ON CONFLICT (schedule_id) DO NOTHING RETURNING schedule_id",
+            jobs=json.dumps(jobs),
+        )
+        return sorted(jobs.keys() - set(added.scalars()))
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """Nothing to do: SQLite passes no messages between processes."""

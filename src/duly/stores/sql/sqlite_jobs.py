@@ -23,6 +23,7 @@ from duly.stores.sql.job_inserts import first_event, full_row
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
     from duly.stores.sql.job_claims import Take
+    from duly.stores.sql.ledger import Entry
 
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 
@@ -175,6 +176,6 @@ def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
     return {row["id"]: row["state"] for row in rows}
 
 
-def add_occurrences(db: Db, rows: Sequence[dict[str, Any]]) -> bool:  # noqa: ARG001
+def add_occurrences(db: Db, entries: Sequence[Entry]) -> bool:  # noqa: ARG001
     """SQLite knows no faster way than the common one."""
     return False

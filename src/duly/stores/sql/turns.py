@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
 from sqlalchemy import select
 
 from duly.errors import BackendUnavailable
@@ -54,16 +53,21 @@ class Admission:
 
 def admit(db: Db, candidates: Sequence[Candidate]) -> Admission:
     """Let jobs ask for their schedules' markers; who was in the way is dealt with."""
-    by_schedule: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in sorted(candidates):
-        by_schedule[candidate.schedule_id].append(candidate)
-    holders = _take(db, {each: group[0].job_id for each, group in by_schedule.items()})
-    line = _line(db, sorted(holders))
+    ordered = sorted(candidates)
+    # The first of each schedule is the one that asks.
+    wanted = {each.schedule_id: each.job_id for each in reversed(ordered)}
+    holders = _take(db, wanted)
     admission = Admission()
+    if not holders and len(wanted) == len(ordered):
+        return admission  # nearly always: nobody is in the way
+    by_schedule: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in ordered:
+        by_schedule[candidate.schedule_id].append(candidate)
+    line = _line(db, sorted(holders))
     for schedule_id, group in by_schedule.items():
         holder = holders.get(schedule_id)
         if holder is None and len(group) == 1:
-            continue  # nearly always: nobody is in the way
+            continue
         _settle(db, admission, group, holder, line[schedule_id])
     return admission
 
@@ -157,28 +161,17 @@ def _take(db: Db, wanted: dict[str, JobId]) -> dict[str, JobId]:
     """Take the markers that are free; gives the holders of the others, whose rows are ours now."""
     holders: dict[str, JobId] = {}
     for _ in range(_ROUNDS):
-        rows = [
-            {"schedule_id": schedule_id, "job_id": job_id, "since_ms": 0}
-            for schedule_id, job_id in sorted(wanted.items())
-        ]
-        taken = db.run(
-            "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
-            f"SELECT schedule_id, job_id, {{now}} FROM {db.dialect.records(db.tables.running)} "
-            "WHERE 1 = 1 ON CONFLICT (schedule_id) DO NOTHING RETURNING schedule_id",
-            rows=msgspec.json.encode(rows).decode(),
-        )
-        for row in tuples(taken):
-            del wanted[row[0]]
-        if not wanted:
-            return holders
-        held = db.run(
-            "SELECT schedule_id, job_id FROM {p}running WHERE schedule_id IN :ids "
-            "ORDER BY schedule_id {lock}",
-            ids=sorted(wanted),
-        )
-        for schedule_id, job_id in tuples(held):
-            holders[schedule_id] = job_id
-            del wanted[schedule_id]
+        # In order of ids, as everybody does: so no two wait for each other's markers.
+        wanted = dict(sorted(wanted.items()))
+        others = db.dialect.add_markers(db, wanted)
+        if others:
+            held = db.run(
+                "SELECT schedule_id, job_id FROM {p}running WHERE schedule_id IN :ids "
+                "ORDER BY schedule_id {lock}",
+                ids=others,
+            )
+            holders |= {row[0]: row[1] for row in tuples(held)}
+        wanted = {each: wanted[each] for each in others if each not in holders}
         if not wanted:
             return holders
     raise BackendUnavailable("the running markers of some schedules are never at rest")
@@ -236,7 +229,7 @@ def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
     line = _line(db, schedule_ids)
     firsts = {schedule_id: each[0].job_id for schedule_id, each in line.items()}
     if firsts:
-        _take(db, dict(firsts))
+        _take(db, firsts)
         queue(db, list(firsts.values()))
 
 

@@ -16,6 +16,7 @@ from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
 from duly.planning import PlannedOccurrence
 from duly.schedules import Schedule, ScheduleId
+from duly.store import ScheduleKey
 from duly.stores.spans import in_the_way, span_until, spans_left
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.bulk import chunks
@@ -80,10 +81,10 @@ def write_pause(db: Db, paused: Schedule, now_ms: int) -> None:
     whole = span_until(rule, first_ms, until_ms + 1)
     spans = spans_left(rule, whole, in_the_way(rule, standing))
     state = OccurrenceState.MISSED
-    rows = []
+    key = ScheduleKey(paused.flow, str(paused.scope), paused.name)
+    entries = []
     for span in spans:
         run_at_ms = span.first_ms + offset_ms
         missed = PlannedOccurrence(paused.id, *span, run_at_ms, state, PAUSED)
-        whose = (paused.flow, str(paused.scope), paused.name)
-        rows.append(ledger.values(missed, None, now_ms, whose))
-    ledger.write(db, rows)
+        entries.append(ledger.entry_of(missed, key, now_ms))
+    ledger.write(db, entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from duly.testing.conformance.ledger_reads import LedgerReadCases
 from duly.testing.conformance.plan_at_once import AtOnceCases
 from duly.testing.conformance.plan_backfills import BackfillCases
+from duly.testing.conformance.plan_bursts import BurstCases
 from duly.testing.conformance.plan_ends import PlanEndCases
 from duly.testing.conformance.plan_extras import RunNowCases
 from duly.testing.conformance.plan_failing import FailingCases
@@ -22,6 +23,7 @@ from duly.testing.conformance.plan_withdrawals import WithdrawalCases
 
 class PlanningConformance(
     PlanCases,
+    BurstCases,
     MisfireCases,
     PlanEndCases,
     FollowCases,
