@@ -175,7 +175,7 @@ def _ours(processes: int, **options: object) -> Candidate:
 OURS = Peer(
     "duly",
     "this",
-    60_000,
+    150_000,
     partial(own_program, "jobs_ours"),
     DONE,
     (_ours(1), _ours(2), _ours(4)),
@@ -183,7 +183,7 @@ OURS = Peer(
 BARE = Peer(
     "bare SQL",
     "psycopg",
-    60_000,
+    150_000,
     partial(own_program, "jobs_bare"),
     DONE,
     tuple(

@@ -38,4 +38,5 @@ class Caution:
 
     def ends_with(self, finishes: Sequence[Finish]) -> bool:
         """Whether the job that has to be alone is among these, so that others may come."""
-        return any(each.job_id == self._alone for each in finishes)
+        alone = self._alone
+        return alone is not None and any(each.job_id == alone for each in finishes)

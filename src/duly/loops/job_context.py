@@ -51,6 +51,8 @@ class Bench:
 class JobContext:
     """What a handler may know and say about the job it runs."""
 
+    __slots__ = ("_bench", "_deadline", "_job", "_loop", "interruption", "is_told", "schedule")
+
     def __init__(self, job: LeasedJob, bench: Bench, deadline: Callable[[], datetime]) -> None:
         self._job = job
         self._bench = bench

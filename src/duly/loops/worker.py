@@ -252,9 +252,10 @@ class Worker:
         loop = asyncio.get_running_loop()
         while True:
             job = self._buffer.pop() or await self._buffer.next()
-            begun_at = loop.time()
+            is_told = attempt_log.is_told()
+            begun_at = loop.time() if is_told else 0.0
             outcome = await slot.run(job)
-            if attempt_log.is_told():
+            if is_told:
                 attempt_log.tell(job, outcome, loop.time() - begun_at, slot.bench.clock)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])

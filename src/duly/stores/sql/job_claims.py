@@ -47,12 +47,19 @@ class _Look:
     """The first run time that is waited for, of the queues asked for."""
     queues: dict[str, QueueSettings]
     """Those that may be served."""
+    in_line: frozenset[str]
+    """Queues in which somebody stands in line."""
 
     @property
     def next_ms(self) -> int | None:
         """When something may be there to claim."""
         times = [each for each in (self.lease_ends_ms, self.due_ms) if each is not None]
         return min(times, default=None) if self.queues else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether time has brought something, so that it has to be looked at again."""
+        return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
 def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
@@ -70,8 +77,7 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
         claim.by_queues()
     wake_at_ms = None
     if not claim.jobs:
-        is_swept = look.next_ms is not None and look.next_ms <= look.now_ms
-        after = _look(db, request) if is_swept else look
+        after = _look(db, request) if look.is_over else look
         if after.lease_ends_ms is not None:
             after = replace(after, lease_ends_ms=job_marks.first_lease(db))
         wake_at_ms = after.next_ms
@@ -101,8 +107,11 @@ class _Claim:
 
     def by_queues(self) -> None:
         """Queue after queue, as far as the room goes."""
-        for queue in self._look.queues:
-            self._take(queue, None, (), MAX_JOB_CLAIM * 2)
+        look = self._look
+        for queue in look.queues:
+            # What time has brought since the look may have come into any line.
+            if queue in look.in_line or look.is_over:
+                self._take(queue, None, (), MAX_JOB_CLAIM * 2)
 
     def by_pairs(self) -> None:
         """Pair after pair, the longest unserved first, each under a token."""
@@ -173,6 +182,9 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
         rows[0].lease_ends_ms,
         min((each for each in due if each is not None), default=None),
         served,
+        frozenset(
+            queue for number, queue in enumerate(queues) if getattr(rows[0], f"line_{number}")
+        ),
     )
 
 
@@ -180,7 +192,8 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
 def _look_statement(queues: int, by_order: str) -> str:
     firsts = ", ".join(
         "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
-        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}"
+        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
+        f"(SELECT 1 FROM {{p}}job_line WHERE queue = :queue_{number} LIMIT 1) AS line_{number}"
         for number in range(queues)
     )
     return (

@@ -25,7 +25,8 @@ _MOST = 10_000
 """Jobs that one walk over marks looks at, concerned or not."""
 _MARKS = 20
 """Marks that are looked at together, where the first of them may be all that is wanted."""
-_EVER_MS = 1 << 62
+_ANY = -(1 << 60)
+"""As an age: marks of times that are still to come, too."""
 
 
 def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
@@ -45,7 +46,7 @@ def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
 def first_lease(db: Db) -> int | None:
     """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
     looked = 0
-    while marks := _with_ids(db, _oldest(db, JobState.PROCESSING, _EVER_MS, _MARKS)):
+    while marks := _with_ids(db, _oldest(db, JobState.PROCESSING, _ANY, _MARKS)):
         ids = {job_id for mark in marks for job_id in mark.ids}
         rows = db.run(
             "SELECT id, lease_until_ms FROM {p}jobs WHERE id IN :ids AND state = 'processing'",
@@ -80,15 +81,15 @@ class _Entry(NamedTuple):
     seq: int
 
 
-def take(db: Db, until: Mapping[JobState, int], columns: str, limit: int) -> list[Row[Any]]:
-    """Jobs whose marks have come by the times given for their states, oldest first.
+def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list[Row[Any]]:
+    """Jobs whose marks are older than the milliseconds given for their states, oldest first.
 
     They lose their marks, and their rows are locked. What is beyond the limit stays marked.
     """
     found: list[Row[Any]] = []
     looked = 0
     while len(found) < limit and looked < _MOST:
-        entries = {each.job_id: each for each in _next(db, until, limit - len(found))}
+        entries = {each.job_id: each for each in _next(db, kept, limit - len(found))}
         if not entries:
             break
         looked += len(entries)
@@ -96,7 +97,7 @@ def take(db: Db, until: Mapping[JobState, int], columns: str, limit: int) -> lis
             f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
             "FROM {p}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
             ids=list(entries),
-            states=[state.value for state in until],
+            states=[state.value for state in kept],
         )
         standing = {row.id: row for row in rows}
         for job_id, entry in entries.items():
@@ -106,10 +107,10 @@ def take(db: Db, until: Mapping[JobState, int], columns: str, limit: int) -> lis
     return found
 
 
-def _next(db: Db, until: Mapping[JobState, int], limit: int) -> list[_Entry]:
+def _next(db: Db, kept: Mapping[JobState, int], limit: int) -> list[_Entry]:
     """The jobs of the oldest marks, no more than so many, which are taken off them."""
     marks = sorted(
-        mark for state, until_ms in until.items() for mark in _oldest(db, state, until_ms, limit)
+        mark for state, kept_ms in kept.items() for mark in _oldest(db, state, kept_ms, limit)
     )
     enough, jobs = 0, 0
     while enough < len(marks) and (jobs < limit or marks[enough].at_ms == marks[enough - 1].at_ms):
@@ -134,19 +135,21 @@ def _next(db: Db, until: Mapping[JobState, int], limit: int) -> list[_Entry]:
     return entries[:limit]
 
 
-def _oldest(db: Db, state: JobState, until_ms: int, limit: int) -> list[_Mark]:
-    """Marks without their ids, locked; those that another has are left out."""
+def _oldest(db: Db, state: JobState, kept_ms: int, limit: int) -> list[_Mark]:
+    """Marks of so long ago without their ids, locked; those that another has are left out."""
     rows = db.run(
         "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
-        "AND at_ms <= :until_ms ORDER BY at_ms, seq LIMIT :limit {skip}",
+        "AND at_ms <= {now} - :kept_ms ORDER BY at_ms, seq LIMIT :limit {skip}",
         state=state.value,
-        until_ms=until_ms,
+        kept_ms=kept_ms,
         limit=limit,
     )
     return [_Mark(row.at_ms, row.seq, row.state, row.jobs, []) for row in rows]
 
 
 def _with_ids(db: Db, marks: Sequence[_Mark]) -> list[_Mark]:
+    if not marks:
+        return []
     table = db.tables.job_marks
     wanted = db.dialect.among(table.c.seq, [mark.seq for mark in marks])
     rows = db.connection.execute(select(table.c.seq, table.c.ids).where(wanted))

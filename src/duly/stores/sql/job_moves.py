@@ -29,7 +29,9 @@ def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     check_limit(limit)
     columns = "id, queue, schedule_id, fence, careful AS is_careful, attempts, max_attempts, "
     columns += "cancel_asked"
-    lost = job_marks.take(db, {JobState.PROCESSING: db.now_ms()}, columns, limit)
+    lost = job_marks.take(db, {JobState.PROCESSING: 0}, columns, limit)
+    if not lost:
+        return 0
     by_path: dict[tuple[JobState, ...], list[str]] = defaultdict(list)
     for row in lost:
         by_path[decide_loss(row)].append(row.id)
@@ -203,9 +205,8 @@ def delete_job(
 def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
     """Remove ended jobs kept long enough, and keys that ran out."""
     check_limit(limit)
-    now_ms = db.now_ms()
-    until = {state: now_ms - getattr(retention, f"{state}_ms") for state in sorted(FINAL)}
-    ids = [row.id for row in job_marks.take(db, until, "id", limit)]
+    kept = {state: getattr(retention, f"{state}_ms") for state in sorted(FINAL)}
+    ids = [row.id for row in job_marks.take(db, kept, "id", limit)]
     if ids:
         db.run("DELETE FROM {p}job_events WHERE job_id IN :ids", ids=ids)
         db.run("DELETE FROM {p}jobs WHERE id IN :ids", ids=ids)
