@@ -67,7 +67,7 @@ def an_app(clock: ManualClock | None = None) -> Duly:
     flow = Flow("mail")
 
     @flow.action(queue="letters", retry=RetryPolicy(attempts=1))
-    async def send(to: str) -> str:
+    async def send(to: str = "everybody") -> str:
         if to == "nobody":
             raise ValueError("no such person")
         return f"sent to {to}"

@@ -45,8 +45,6 @@ class Dialect(Hashable, Protocol):
     """A join of the ids in `m.ids`, a JSON array, as `e.value`."""
     job_of_k: str
     """A join of the job `j` with the id `k.id`, by its key and in no other way."""
-    by_order: str
-    """A column for a SELECT: from here on, this transaction follows an index in its order."""
     has_one_writer: bool
     """Whether transactions run one after another, so that it is no use to begin several."""
 

@@ -170,7 +170,7 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
     """
     queues = list(dict.fromkeys(request.queues))
     values = {f"queue_{number}": queue for number, queue in enumerate(queues)}
-    rows = db.run(_look_statement(len(queues), db.dialect.by_order), queues=queues, **values).all()
+    rows = db.run(_look_statement(len(queues)), queues=queues, **values).all()
     said = {row.queue: settings_of(row) for row in rows if row.queue is not None}
     settings = {queue: said.get(queue) or QueueSettings(queue) for queue in queues}
     served = {queue: each for queue, each in settings.items() if not each.is_paused}
@@ -183,22 +183,24 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
         min((each for each in due if each is not None), default=None),
         served,
         frozenset(
-            queue for number, queue in enumerate(queues) if getattr(rows[0], f"line_{number}")
+            queue
+            for number, queue in enumerate(queues)
+            if getattr(rows[0], f"line_{number}") is not None
         ),
     )
 
 
 @lru_cache(maxsize=64)
-def _look_statement(queues: int, by_order: str) -> str:
+def _look_statement(queues: int) -> str:
     firsts = ", ".join(
         "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
         f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
-        f"(SELECT 1 FROM {{p}}job_line WHERE queue = :queue_{number} LIMIT 1) AS line_{number}"
+        f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
+        f"ORDER BY careful, place, id LIMIT 1) AS line_{number}"
         for number in range(queues)
     )
     return (
-        f"SELECT {by_order}, {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, "
-        f"{firsts}, q.* "
+        f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {firsts}, q.* "
         "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
     )
 

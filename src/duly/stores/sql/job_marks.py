@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,8 +26,12 @@ _MOST = 10_000
 """Jobs that one walk over marks looks at, concerned or not."""
 _MARKS = 20
 """Marks that are looked at together, where the first of them may be all that is wanted."""
-_ANY = -(1 << 60)
-"""As an age: marks of times that are still to come, too."""
+_FIRST = """
+    SELECT m.seq, m.at_ms, EXISTS (
+        SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
+        {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
+    FROM {p}job_marks m WHERE m.state = 'processing' ORDER BY m.at_ms, m.seq LIMIT :limit {skip}
+"""
 
 
 def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
@@ -45,23 +50,17 @@ def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
 
 def first_lease(db: Db) -> int | None:
     """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
-    looked = 0
-    while marks := _with_ids(db, _oldest(db, JobState.PROCESSING, _ANY, _MARKS)):
-        ids = {job_id for mark in marks for job_id in mark.ids}
-        rows = db.run(
-            "SELECT id, lease_until_ms FROM {p}jobs WHERE id IN :ids AND state = 'processing'",
-            ids=list(ids),
-        )
-        standing = {(row.id, row.lease_until_ms) for row in rows}
-        stale: list[int] = []
-        for mark in marks:
-            if looked > _MOST or any((each, mark.at_ms) in standing for each in mark.ids):
-                _remove(db, stale)
-                return mark.at_ms
-            stale.append(mark.seq)
-        _remove(db, stale)
-        looked += len(ids)
-    return None
+    at_ms = None
+    for _ in range(_MOST // _MARKS):
+        marks = db.run(_FIRST, limit=_MARKS).all()
+        stale = list(takewhile(lambda mark: not mark.stands, marks))
+        _remove(db, [mark.seq for mark in stale])
+        if len(stale) < len(marks):
+            return int(marks[len(stale)].at_ms)
+        if len(marks) < _MARKS:
+            return None
+        at_ms = int(marks[-1].at_ms)
+    return at_ms
 
 
 class _Mark(NamedTuple):

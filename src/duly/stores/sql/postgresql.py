@@ -52,9 +52,6 @@ class PostgresqlDialect:
     passes_messages = True
     lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
-    # Of a line that nobody has analysed yet, as after the first burst, PostgreSQL expects a handful
-    # of rows; it would gather and sort them, and there are all.
-    by_order = "set_config('enable_bitmapscan', 'off', true) AS by_order"
     each_of_ids = "CROSS JOIN LATERAL json_array_elements_text(CAST(m.ids AS json)) AS e (value)"
     job_of_k = "CROSS JOIN LATERAL (SELECT * FROM {p}jobs WHERE id = k.id LIMIT 1) AS j"
     has_one_writer = False

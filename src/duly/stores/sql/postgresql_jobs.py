@@ -54,16 +54,23 @@ _by_place = itemgetter(-1, 0)
 
 @lru_cache(maxsize=4)
 def _take(by_workspace: bool, by_action: bool) -> str:
-    terms = f"queue = :queue AND run_at_ms <= {_NOW}"
-    terms += " AND workspace = :workspace" if by_workspace else ""
-    terms += " AND action = ANY(CAST(:actions AS text[]))" if by_action else ""
-    pick = f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms}"
+    terms = f"run_at_ms <= {_NOW}"
+    # A range of one value, and a filter that nobody can judge: of a line that is not analysed yet,
+    # as after the first burst, PostgreSQL would expect a handful, and gather and sort all of it.
+    terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
+    whose = "(queue, careful) >= (:queue, %s) AND (queue, careful) <= (:queue, %s)"
+    if by_workspace:
+        whose = "queue = :queue AND workspace = :workspace AND careful >= %s AND careful <= %s"
     order = "ORDER BY place, id"
+    pick = (
+        f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms} AND {whose} "
+        f"ORDER BY queue, {'workspace, ' if by_workspace else ''}careful, place, id"
+    )
     return f"""
         WITH plain AS MATERIALIZED (
-            {pick} AND careful = 0 {order} LIMIT :plain FOR UPDATE SKIP LOCKED
+            {pick % (0, 0)} LIMIT :plain FOR UPDATE SKIP LOCKED
         ), careful AS MATERIALIZED (
-            {pick} AND careful = 1 {order} LIMIT :careful FOR UPDATE SKIP LOCKED
+            {pick % (1, 1)} LIMIT :careful FOR UPDATE SKIP LOCKED
         ), gone AS MATERIALIZED (
             DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(
                 SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked

@@ -61,7 +61,6 @@ class SqliteDialect:
     passes_messages = False
     lock = ""
     skip_locked = ""
-    by_order = "1 AS by_order"
     each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
     job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
