@@ -227,14 +227,17 @@ def _taken(
     until_ms: int,
     states: frozenset[OccurrenceState],
 ) -> list[int]:
-    """Times whose row came to one of the states between two times."""
+    """The schedule's own times whose row came to one of the states between two times."""
     return [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
         if owner == schedule_id
         and any(
-            since_ms <= at_ms <= until_ms and row is not None and row.state in states
-            for at_ms, row, _, _ in changes
+            since_ms <= at_ms <= until_ms
+            and row is not None
+            and row.state in states
+            and not is_extra
+            for at_ms, row, is_extra, _ in changes
         )
     ]
 
