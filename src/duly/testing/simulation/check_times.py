@@ -99,6 +99,9 @@ def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bo
     if not known or known[-1] is None:
         return False
     after = known[-1].definition
+    most = after.max_runs
+    if most is not None and len(_charged(record, schedule_id)) >= most:
+        return False  # the run that it gave back went to another time
     return after.enabled and _has(after.trigger, each.nominal_ms)
 
 
