@@ -208,6 +208,8 @@ class _World:
         tables = self._around.store
         for _ in range(_SETTLE_LOOKS):
             await asyncio.sleep(_SETTLE_S)
+            if not self._living():  # what was drawn before may have struck only now
+                self._start_node()
             jobs = (stored.job for stored in tables.tables.jobs.values())
             if not tables.tables.rows and all(job.state in FINAL for job in jobs):
                 return
