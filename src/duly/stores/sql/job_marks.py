@@ -88,21 +88,20 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
     found: list[Row[Any]] = []
     looked = 0
     while len(found) < limit and looked < _MOST:
-        entries = {each.job_id: each for each in _next(db, kept, limit - len(found))}
+        entries = _next(db, kept, limit - len(found))
         if not entries:
             break
         looked += len(entries)
         rows = db.run(
             f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
             "FROM {p}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
-            ids=list(entries),
+            ids=sorted({each.job_id for each in entries}),
             states=[state.value for state in kept],
         )
-        standing = {row.id: row for row in rows}
-        for job_id, entry in entries.items():
-            row = standing.get(job_id)
-            if row is not None and (row.state, row.marked_ms) == (entry.state, entry.at_ms):
-                found.append(row)
+        # A job may be in several of the marks, even of one time: it is its row that decides.
+        standing = {(row.id, row.state, row.marked_ms): row for row in rows}
+        taken = [standing.pop((e.job_id, e.state, e.at_ms), None) for e in entries]
+        found += [row for row in taken if row is not None]
     return found
 
 

@@ -214,6 +214,13 @@ class PruneCases(StoreConformance):
         await insert(store, a_job("a"))
 
     @case
+    async def test_a_job_deleted_at_the_instant_of_its_end_goes_too(self, store: Store) -> None:
+        await bring_to(store, JobState.SUCCEEDED)
+        await store.delete_job(A)
+        assert await store.prune(AT_ONCE) == 1
+        assert await store.get_job(A) is None
+
+    @case
     async def test_oldest_are_removed_first_and_in_batches(
         self, store: Store, clock: ManualClock
     ) -> None:
