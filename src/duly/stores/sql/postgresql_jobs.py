@@ -55,8 +55,9 @@ _by_place = itemgetter(-1, 0)
 @lru_cache(maxsize=4)
 def _take(by_workspace: bool, by_action: bool) -> str:
     terms = f"run_at_ms <= {_NOW}"
-    # A range of one value, and a filter that nobody can judge: of a line that is not analysed yet,
-    # as after the first burst, PostgreSQL would expect a handful, and gather and sort all of it.
+    # A range of one value, a filter that nobody can judge, and a limit that is not known beforehand:
+    # of a line that is not analysed yet, as after the first burst, PostgreSQL would expect a handful,
+    # and gather and sort all of it.
     terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
     whose = "(queue, careful) >= (:queue, %s) AND (queue, careful) <= (:queue, %s)"
     if by_workspace:
@@ -68,9 +69,9 @@ def _take(by_workspace: bool, by_action: bool) -> str:
     )
     return f"""
         WITH plain AS MATERIALIZED (
-            {pick % (0, 0)} LIMIT :plain FOR UPDATE SKIP LOCKED
+            {pick % (0, 0)} LIMIT (SELECT :plain) FOR UPDATE SKIP LOCKED
         ), careful AS MATERIALIZED (
-            {pick % (1, 1)} LIMIT :careful FOR UPDATE SKIP LOCKED
+            {pick % (1, 1)} LIMIT (SELECT :careful) FOR UPDATE SKIP LOCKED
         ), gone AS MATERIALIZED (
             DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(
                 SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
