@@ -14,24 +14,28 @@ from duly.stores.sql.store import SqlStore
 
 
 def check_beside(store: Store) -> None:
-    """Who is queued stands in line, and nobody else; whoever runs or has ended is marked."""
+    """Who is queued stands in line, and nobody else; whoever runs is marked, and who has ended.
+
+    Marks of ended jobs name these once, and nobody else: they are counted.
+    """
     if not isinstance(store, SqlStore):
         return
     with store._engine.connect() as connection:
         stands = f"SELECT {COLUMNS} FROM duly_job_line"  # noqa: S608
         queued = f"SELECT {COLUMNS} FROM duly_jobs WHERE state = 'queued'"  # noqa: S608
         assert _rows(connection, stands) == _rows(connection, queued)
-        marks = _rows(connection, "SELECT state, at_ms, jobs, ids FROM duly_job_marks")
-        marked = {(job_id, *mark[:2]) for mark in marks for job_id in json.loads(mark[3])}
+        marks = _rows(connection, "SELECT state, at_ms, jobs, ids, seq FROM duly_job_marks")
+        named = [(job_id, *mark[:2]) for mark in marks for job_id in json.loads(mark[3])]
+        marked = set(named)
         assert all(len(json.loads(mark[3])) == mark[2] for mark in marks)
         jobs = _rows(
             connection,
             "SELECT id, state, finished_at_ms, lease_until_ms, waits, in_line FROM duly_jobs",
         )
-    for job_id, state, finished_at_ms, lease_until_ms, waits, in_line in jobs:
-        if state in FINAL:
-            assert (job_id, state, finished_at_ms) in marked
-        elif state == JobState.PROCESSING:
+    ended = sorted((job_id, state, ms) for job_id, state, ms, *_ in jobs if state in FINAL)
+    assert sorted(each for each in named if each[1] in FINAL) == ended
+    for job_id, state, _, lease_until_ms, waits, in_line in jobs:
+        if state == JobState.PROCESSING:
             assert (job_id, state, lease_until_ms) in marked
         is_later = state in (JobState.SCHEDULED, JobState.RETRYING)
         assert waits == (is_later and not in_line), (job_id, state)

@@ -16,7 +16,7 @@ from sqlalchemy import delete, select, tuple_, update
 from duly.jobs import FINAL, JobId, JobState
 from duly.store import ScheduleKey
 from duly.stores.checks import SCHEDULES, check_limit
-from duly.stores.sql import job_moves, rows
+from duly.stores.sql import job_marks, job_moves, rows
 from duly.stores.sql.audit_upkeep import forget_in_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
@@ -148,6 +148,12 @@ def _jobs(db: Db, owner: Owner, after: Place, limit: int) -> Done:
 
 def _remove_jobs(db: Db, jobs: Sequence[Any]) -> Erased:
     """Remove ended jobs, their events and the keys that stand for them."""
+    ended = db.run(
+        "SELECT state, finished_at_ms AS at_ms, id FROM {p}jobs WHERE id IN :ids "
+        "AND finished_at_ms IS NOT NULL",
+        ids=[row.id for row in jobs],
+    )
+    job_marks.strike(db, map(job_marks.Ended._make, ended))
     # One that an operator revived meanwhile is left to the next time.
     gone = db.run(
         "DELETE FROM {p}jobs WHERE id IN :ids AND finished_at_ms IS NOT NULL RETURNING id",

@@ -15,18 +15,20 @@ from duly.glass_store import (
     QueueCount,
     WorkspaceCount,
 )
-from duly.jobs import JobState
+from duly.jobs import FINAL, JobState
 from duly.stores.checks import check_audit, check_limit
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
-from duly.stores.sql.job_searches import IN_LINE, PARTS
+from duly.stores.sql.job_searches import IN_LINE, NEWEST_MARKS, PARTS
 
-# A state that follows from where a job was found is not read.
-_STATES = tuple(
-    part % ("state" if state is JobState.SCHEDULED else f"'{state}' AS state")
-    for state, parts in (PARTS | {JobState.QUEUED: (IN_LINE,)}).items()
-    if state is not JobState.RETRYING  # counted with the scheduled ones
-    for part in parts
+_WAITING = (IN_LINE % "'queued' AS state, 1 AS jobs",) + tuple(
+    part % "state, 1 AS jobs"
+    for state in (JobState.SCHEDULED, JobState.PROCESSING)  # retrying ones are with the scheduled
+    for part in PARTS[state]
+)
+_ENDED = tuple(
+    f"SELECT '{state}' AS state, jobs FROM ({NEWEST_MARKS % state}) AS part"
+    for state in sorted(FINAL)
 )
 _QUEUES = """
 WITH RECURSIVE waiting(queue) AS (
@@ -97,7 +99,8 @@ def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
     """Jobs by state, each counted up to `most`."""
     check_limit(most, MAX_COUNT)
     found = db.run(
-        f"SELECT state, count(*) AS jobs FROM ({' UNION ALL '.join(_STATES)}) c GROUP BY state",
+        "SELECT state, CAST(SUM(jobs) AS integer) AS jobs "
+        f"FROM ({' UNION ALL '.join(_WAITING + _ENDED)}) c GROUP BY state",
         look=most,
     )
     return {JobState(row.state): min(row.jobs, most) for row in sorted(found)}

@@ -1,9 +1,10 @@
 """Stations 6 and 7: marks, which say when to look at which jobs.
 
 A mark names the jobs that one statement leased or ended: their state, and the time that their rows
-have as the end of the lease or as the end of the job. Written in the same transaction, and never
-changed when a job moves on: then state or time of its row is another, and the mark does not concern
-it any longer. So a batch of jobs costs one row and not an index entry for each.
+have as the end of the lease or as the end of the job. Written in the same transaction, so that a
+batch of jobs costs one row and not an index entry for each. Whether a mark still concerns a job is
+for the job's row to say: a lease that is renewed or ends leaves its mark as it is. A job that has
+ended seldom moves on, and then it is struck off, so that marks of ended jobs can be counted.
 """
 
 from __future__ import annotations
@@ -48,6 +49,40 @@ def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
         )
 
 
+def strike(db: Db, ended: Iterable[Ended]) -> None:
+    """Take jobs that have ended off their marks; to call before their rows are locked.
+
+    As when jobs are taken by their marks: in the other order two of them would wait for each other.
+    """
+    by_mark: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for state, at_ms, job_id in ended:
+        by_mark[state, at_ms].add(job_id)
+    for (state, at_ms), ids in sorted(by_mark.items()):
+        marks = db.run(
+            "SELECT seq, ids FROM {p}job_marks WHERE state = :state AND at_ms = :at_ms "
+            "ORDER BY seq {lock}",
+            state=state,
+            at_ms=at_ms,
+        ).all()
+        for mark in marks:
+            named = msgspec.json.decode(mark.ids, type=list[str])
+            left = [job_id for job_id in named if job_id not in ids]
+            if len(left) < len(named):
+                _rewrite(db, mark.seq, left)
+
+
+def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
+    if not ids:
+        _remove(db, [seq])
+        return
+    db.run(
+        "UPDATE {p}job_marks SET jobs = :jobs, ids = :ids WHERE seq = :seq",
+        seq=seq,
+        jobs=len(ids),
+        ids=_text(ids),
+    )
+
+
 def first_lease(db: Db) -> int | None:
     """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
     at_ms = None
@@ -61,6 +96,14 @@ def first_lease(db: Db) -> int | None:
             return None
         at_ms = int(marks[-1].at_ms)
     return at_ms
+
+
+class Ended(NamedTuple):
+    """A job that has ended, as a mark names it."""
+
+    state: str
+    at_ms: int
+    job_id: str
 
 
 class _Mark(NamedTuple):
@@ -124,12 +167,7 @@ def _next(db: Db, kept: Mapping[JobState, int], limit: int) -> list[_Entry]:
         rest[each.seq].append(each.job_id)
     _remove(db, [mark.seq for mark in marks[:enough] if mark.seq not in rest])
     for seq, ids in rest.items():
-        db.run(
-            "UPDATE {p}job_marks SET jobs = :jobs, ids = :ids WHERE seq = :seq",
-            seq=seq,
-            jobs=len(ids),
-            ids=_text(ids),
-        )
+        _rewrite(db, seq, ids)
     return entries[:limit]
 
 

@@ -163,7 +163,7 @@ def retry_job(
     reason: str | None = None,
 ) -> Job | JobRefused:
     """Queue a job again, due now."""
-    job = _locked(db, job_id)
+    job = _locked(db, job_id, JobState.QUEUED)
     if job is None or job.state is JobState.QUEUED:
         return job or JobRefused(job_id, None)
     if job.state in (JobState.PROCESSING, JobState.FAILED) or not may_go(
@@ -189,7 +189,7 @@ def delete_job(
     db: Db, job_id: JobId, *, by: str | None = None, reason: str | None = None
 ) -> Job | JobRefused:
     """Mark a job deleted and empty it."""
-    job = _locked(db, job_id)
+    job = _locked(db, job_id, JobState.DELETED)
     if job is None or job.state is JobState.DELETED:
         return job or JobRefused(job_id, None)
     if not may_go(job.state, JobState.DELETED):
@@ -220,7 +220,12 @@ def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
     return len(ids)
 
 
-def _locked(db: Db, job_id: JobId) -> Job | None:
+def _locked(db: Db, job_id: JobId, target: JobState | None = None) -> Job | None:
+    """A job that nobody else moves; struck off its mark where it had ended and goes on."""
+    if target is not None:
+        seen = db.run("SELECT state, finished_at_ms FROM {p}jobs WHERE id = :id", id=job_id).first()
+        if seen is not None and seen.state in FINAL and may_go(JobState(seen.state), target):
+            job_marks.strike(db, [job_marks.Ended(seen.state, seen.finished_at_ms, job_id)])
     row = db.run("SELECT * FROM {p}jobs WHERE id = :id {lock}", id=job_id).first()
     return None if row is None else job_of(row)
 

@@ -37,10 +37,10 @@ PARTS = {
     for state in (JobState.PROCESSING, *sorted(FINAL))
 }
 """Of each state all jobs, and perhaps some others, out of `:look` at most; `%s`: what to select."""
-_MARKED = (
-    "SELECT COALESCE(SUM(jobs), 0) AS jobs FROM (SELECT jobs FROM {p}job_marks "
-    "WHERE state = '%s' ORDER BY at_ms DESC, seq DESC LIMIT :look) AS part"
+NEWEST_MARKS = (
+    "SELECT jobs FROM {p}job_marks WHERE state = '%s' ORDER BY at_ms DESC, seq DESC LIMIT :look"
 )
+"""How many jobs each of the newest marks of a state names."""
 _FIELDS = ("state", "queue", "workspace", "action", "schedule_id", "correlation_id")
 _INDEXED = ("schedule_id", "correlation_id")
 
@@ -78,7 +78,7 @@ def _few(db: Db, state: JobState | None, look: int) -> str | None:
     if not parts:
         return None
     if state in FINAL or state is JobState.PROCESSING:
-        counts = [_MARKED % state]
+        counts = [f"SELECT COALESCE(SUM(jobs), 0) AS jobs FROM ({NEWEST_MARKS % state}) AS part"]
     else:
         counted = (IN_LINE,) if state is JobState.QUEUED else parts
         counts = [f"SELECT count(*) AS jobs FROM ({part % '1 AS one'}) AS c" for part in counted]

@@ -52,6 +52,22 @@ class CountCases(StoreConformance):
         assert (await store.count_states(3))[JobState.QUEUED] == 3
 
     @case
+    async def test_who_has_ended_and_goes_on_is_counted_there(self, store: Store) -> None:
+        ended = [await bring_to(store, JobState.DEAD, name) for name in "abc"]
+        for name in "de":
+            await bring_to(store, JobState.SUCCEEDED, name, scope="user:ada")
+        await store.retry_job(ended[0].id)
+        await store.delete_job(ended[1].id)
+        await store.delete_job(ended[1].id)
+        wanted = {JobState.QUEUED: 1, JobState.DEAD: 1, JobState.DELETED: 1}
+        assert await store.count_states() == wanted | {JobState.SUCCEEDED: 2}
+        erased = await store.erase("user:ada")
+        while erased.cursor is not None:
+            erased = await store.erase("user:ada", cursor=erased.cursor)
+        assert await store.count_states() == wanted
+        assert await store.count_ends(START_MS) == [EndCount(START_MS, JobState.DEAD, 1)]
+
+    @case
     async def test_queues_say_what_is_in_them(self, store: Store, clock: ManualClock) -> None:
         assert await store.count_queues() == []
         await bring_to(store, JobState.DEAD, "d1", queue="mail")
