@@ -215,11 +215,11 @@ class LeasedJob(NamedTuple):
     fence: int
     retry: str
     timeout_ms: int
-    lease_until_ms: int
-    cancel_asked: int
     schedule_id: str | None
     nominal_ms: int | None
     correlation_id: str | None
+    place: int
+    """Where it stood in its line."""
 
     @property
     def attempt(self) -> int:

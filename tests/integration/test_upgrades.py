@@ -189,7 +189,7 @@ def test_jobs_of_every_state_find_their_places(pair: Pair) -> None:
 
 def leased() -> LeasedJob:
     words = ("a.b", "null", "default", "system", "system", 0, 1, 0, 1, retry_text(RetryPolicy()))
-    return LeasedJob(JOB, *words, 1_000, 0, 0, None, None, None)
+    return LeasedJob(JOB, *words, 1_000, None, None, None, 0)
 
 
 @pytest.mark.parametrize("claimed_at_ms", [None, 7], ids=["older", "beside"])

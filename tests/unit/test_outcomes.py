@@ -40,11 +40,10 @@ def leased(
         4,
         retry_text(retry),
         300_000,
+        None,
+        None,
+        None,
         0,
-        0,
-        None,
-        None,
-        None,
     )
 
 

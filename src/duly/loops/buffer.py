@@ -27,7 +27,7 @@ class Buffer:
         self._begun = 0
         self._pace = 0.0
         self._low = 0.0
-        """With fewer jobs than this it is time to claim."""
+        """With fewer jobs than this it is time to claim; said once after each claim."""
 
     @property
     def free_slots(self) -> int:
@@ -56,7 +56,6 @@ class Buffer:
     def measure(self, seconds: float) -> None:
         """Learn the pace from what began in the last seconds."""
         self._pace = (self._pace + self._begun / max(seconds, 0.001)) / 2
-        self._low = self._ahead() / 2
         self._begun = 0
 
     def take(self, jobs: Sequence[LeasedJob]) -> None:
@@ -67,6 +66,7 @@ class Buffer:
             else:
                 self._jobs.append(job)
         self._keeps_free = False
+        self._low = self._ahead() / 2
         while self._idle and self._jobs:
             self._idle.popleft().set_result(self._jobs.popleft())
 
@@ -76,6 +76,7 @@ class Buffer:
             return None
         self._begun += 1
         if len(self._jobs) <= self._low:
+            self._low = -1.0
             self._wake()
         return self._jobs.popleft()
 

@@ -61,12 +61,11 @@ class Leases:
         now = asyncio.get_running_loop().time()
         if not self._held:
             self._extended_at = now
-        for job in claims.jobs:
-            before = self._held.get(job.id)
-            if before is not None:
-                # It ended, was queued and claimed again before the answer about its end came.
-                self.drop([(job.id, before)])
-            self._held[job.id] = job.fence
+        taken = {job.id: job.fence for job in claims.jobs}
+        # Those that ended, were queued and claimed again before the answer about their end came.
+        again = taken.keys() & self._held.keys()
+        self.drop([(job_id, self._held[job_id]) for job_id in again])
+        self._held |= taken
         for job_id, tokens in claims.holds.items():
             self._tokens[job_id] = tokens
             for token in tokens:

@@ -113,7 +113,12 @@ class Slot:
     async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
         arguments = action.arguments(job.input, context)
         if action.is_async:
-            result = await self._await(action.function(**arguments), context)
+            # As _await(), without a coroutine more for each job.
+            self._task = self._own
+            try:
+                result = await action.function(**arguments)
+            finally:
+                self._calm(context)
         else:
             context.lend(asyncio.get_running_loop())
             result = await self._in_thread(partial(action.function, **arguments))
@@ -124,9 +129,13 @@ class Slot:
         try:
             return await call
         finally:
-            self._task = None
-            if context.interruption is not None and self._own is not None:
-                self._own.uncancel()
+            self._calm(context)
+
+    def _calm(self, context: JobContext) -> None:
+        """Whatever was called has ended: the slot goes on, also where it was asked to stop."""
+        self._task = None
+        if context.interruption is not None and self._own is not None:
+            self._own.uncancel()
 
     async def _in_thread(self, call: Callable[[], object]) -> object:
         # A thread cannot be cancelled, so the slot waits until the function returns.

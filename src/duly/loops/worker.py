@@ -142,6 +142,8 @@ class Worker:
         self._leaving = Signal()
         self._hurried = Signal()
         self._is_stopping = False
+        self._is_told = False
+        """Whether attempts are logged: asked with each claim, not with each job."""
         self._turns = 0
 
     def count_with(self, note: Note) -> None:
@@ -222,6 +224,7 @@ class Worker:
                 await self._wake.wait(failures.next())
                 continue
             failures.reset()
+            self._is_told = attempt_log.is_told()
             self._leases.add(claims)
             self._caution.learn(claims.jobs)
             self._buffer.take(claims.jobs)
@@ -252,10 +255,9 @@ class Worker:
         loop = asyncio.get_running_loop()
         while True:
             job = self._buffer.pop() or await self._buffer.next()
-            is_told = attempt_log.is_told()
-            begun_at = loop.time() if is_told else 0.0
+            begun_at = loop.time() if self._is_told else 0.0
             outcome = await slot.run(job)
-            if is_told:
+            if begun_at:
                 attempt_log.tell(job, outcome, loop.time() - begun_at, slot.bench.clock)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])

@@ -188,11 +188,10 @@ def _start(tables: Tables, now_ms: int, request: ClaimRequest, job: Job) -> Leas
         job.fence,
         retry_text(job.retry),
         job.timeout_ms,
-        lease_until_ms,
-        int(job.cancel_asked),
         job.schedule_id,
         job.nominal_ms,
         job.correlation_id,
+        tables.jobs[job.id].place,
     )
 
 

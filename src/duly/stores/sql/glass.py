@@ -21,10 +21,10 @@ from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_searches import IN_LINE, NEWEST_MARKS, PARTS
 
-_WAITING = (IN_LINE % "'queued' AS state, 1 AS jobs",) + tuple(
-    part % "state, 1 AS jobs"
-    for state in (JobState.SCHEDULED, JobState.PROCESSING)  # retrying ones are with the scheduled
-    for part in PARTS[state]
+_WAITING = (
+    IN_LINE % "'queued' AS state, 1 AS jobs",
+    *(part % "state, 1 AS jobs" for part in PARTS[JobState.SCHEDULED]),  # the retrying among them
+    *(part % "state, 1 AS jobs" for part in PARTS[JobState.PROCESSING]),
 )
 _ENDED = tuple(
     f"SELECT '{state}' AS state, jobs FROM ({NEWEST_MARKS % state}) AS part"

@@ -25,10 +25,8 @@ FIRST_LOOK = (
 )
 _MOST = 10_000
 """Jobs that one walk over marks looks at, concerned or not."""
-_MARKS = 20
-"""Marks that are looked at together, where the first of them may be all that is wanted."""
 _FIRST = """
-    SELECT m.seq, m.at_ms, EXISTS (
+    SELECT m.seq, m.at_ms, m.jobs, EXISTS (
         SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
         {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
     FROM {p}job_marks m WHERE m.state = 'processing' ORDER BY m.at_ms, m.seq LIMIT :limit {skip}
@@ -85,16 +83,18 @@ def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
 
 def first_lease(db: Db) -> int | None:
     """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
-    at_ms = None
-    for _ in range(_MOST // _MARKS):
-        marks = db.run(_FIRST, limit=_MARKS).all()
+    at_ms, looked, limit = None, 0, 1
+    while looked < _MOST:
+        marks = db.run(_FIRST, limit=limit).all()
         stale = list(takewhile(lambda mark: not mark.stands, marks))
         _remove(db, [mark.seq for mark in stale])
         if len(stale) < len(marks):
             return int(marks[len(stale)].at_ms)
-        if len(marks) < _MARKS:
+        if len(marks) < limit:
             return None
-        at_ms = int(marks[-1].at_ms)
+        # Marks may name one job each or thousands: their number doubles until it is enough.
+        at_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
+        limit *= 2
     return at_ms
 
 

@@ -37,52 +37,57 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line past other claimers' locks, best place first."""
     request = take.request
     values: dict[str, Any] = {"queue": take.queue, "worker": request.worker}
-    values |= {"plain": take.limit, "careful": take.careful_limit, "most": take.most}
-    values["lease_ms"] = request.lease_ms
-    if take.workspace is not None:
+    values |= {"plain": take.limit, "careful": take.careful_limit}
+    values["until_ms"] = take.lease_until_ms
+    is_cut = take.most < take.limit + take.careful_limit
+    if is_cut:
+        values["most"] = take.most
+    if take.workspace is None:
+        values["first_place"] = take.first_place
+    else:
         values["workspace"] = take.workspace
     if request.actions is not None:
         values["actions"] = list(request.actions)
-    statement = _take(take.workspace is not None, request.actions is not None)
+    statement = _take(take.workspace is not None, request.actions is not None, is_cut)
     # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
-    taken = sorted(tuples(db.run(statement, **values)), key=_by_place)
-    return (row[:-1] for row in taken)
+    taken = sorted(tuples(db.run(statement, **values)), key=itemgetter(0))
+    taken.sort(key=itemgetter(-1))
+    return taken
 
 
-_by_place = itemgetter(-1, 0)
-
-
-@lru_cache(maxsize=4)
-def _take(by_workspace: bool, by_action: bool) -> str:
+@lru_cache(maxsize=8)
+def _take(by_workspace: bool, by_action: bool, is_cut: bool) -> str:
     terms = f"run_at_ms <= {_NOW}"
-    # A range of one value, a filter that nobody can judge, and a limit that is not known beforehand:
-    # of a line that is not analysed yet, as after the first burst, PostgreSQL would expect a handful,
+    # A range of one value, a filter that nobody can judge, and a limit that is not known before: of
+    # a line that is not analysed yet, as after the first burst, PostgreSQL would expect a handful,
     # and gather and sort all of it.
     terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
-    whose = "(queue, careful) >= (:queue, %s) AND (queue, careful) <= (:queue, %s)"
+    # Those who stood before the first place left their index entries, which stay until a vacuum.
+    plain = "(queue, careful, place) >= (:queue, 0, :first_place) "
+    plain += "AND (queue, careful) <= (:queue, 0)"
+    careful = "(queue, careful) >= (:queue, 1) AND (queue, careful) <= (:queue, 1)"
+    order = "queue, careful, place, id"
     if by_workspace:
-        whose = "queue = :queue AND workspace = :workspace AND careful >= %s AND careful <= %s"
-    order = "ORDER BY place, id"
-    pick = (
-        f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms} AND {whose} "
-        f"ORDER BY queue, {'workspace, ' if by_workspace else ''}careful, place, id"
-    )
+        plain = "queue = :queue AND workspace = :workspace AND careful >= 0 AND careful <= 0"
+        careful = "queue = :queue AND workspace = :workspace AND careful >= 1 AND careful <= 1"
+        order = "queue, workspace, careful, place, id"
+    pick = f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms}"
     return f"""
         WITH plain AS MATERIALIZED (
-            {pick % (0, 0)} LIMIT (SELECT :plain) FOR UPDATE SKIP LOCKED
+            {pick} AND {plain} ORDER BY {order} LIMIT (SELECT :plain) FOR UPDATE SKIP LOCKED
         ), careful AS MATERIALIZED (
-            {pick % (1, 1)} LIMIT (SELECT :careful) FOR UPDATE SKIP LOCKED
+            {pick} AND {careful} ORDER BY {order} LIMIT (SELECT :careful) FOR UPDATE SKIP LOCKED
         ), gone AS MATERIALIZED (
             DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(
                 SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
-                {order} LIMIT :most))
+                {"ORDER BY place, id LIMIT :most" if is_cut else ""}))
             RETURNING id
         )
         UPDATE {{p}}jobs AS j SET state = 'processing', fence = fence + 1, events = events + 1,
             attempts = attempts + careful, worker = :worker, claimed_at_ms = {_NOW},
-            lease_until_ms = {_NOW} + :lease_ms
+            lease_until_ms = :until_ms
         WHERE id = ANY(ARRAY(SELECT id FROM gone)) AND state = 'queued'
-        RETURNING {_LEASED}, place
+        RETURNING {_LEASED}
     """
 
 

@@ -43,7 +43,6 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
             found += db.run(statement, careful=careful, limit=limit, **values).all()
     if not found:
         return []
-    now_ms = db.now_ms()
     picked = sorted(found, key=lambda row: (row.place, row.id))[: take.most]
     db.connection.exec_driver_sql(
         _LEAVE.format(prefix=db.dialect.names(db.tables)[0]),
@@ -52,12 +51,11 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     ids = json.dumps([row.id for row in picked])
     db.run(
         "UPDATE {p}jobs SET state = 'processing', fence = fence + 1, events = events + 1, "
-        "attempts = attempts + careful, worker = :worker, claimed_at_ms = :now_ms, "
+        "attempts = attempts + careful, worker = :worker, claimed_at_ms = {now}, "
         "lease_until_ms = :until_ms WHERE id IN (SELECT value FROM json_each(:ids))",
         ids=ids,
         worker=request.worker,
-        now_ms=now_ms,
-        until_ms=now_ms + request.lease_ms,
+        until_ms=take.lease_until_ms,
     )
     leased = db.run(
         f"SELECT {_LEASED} FROM json_each(:ids) AS picked "

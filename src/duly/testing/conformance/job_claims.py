@@ -56,11 +56,10 @@ class JobClaimCases(StoreConformance):
             fence=1,
             retry=retry_text(PLAIN),
             timeout_ms=7,
-            lease_until_ms=START_MS + LEASE_MS,
-            cancel_asked=0,
             schedule_id="sch_1",
             nominal_ms=None,
             correlation_id="request 7",
+            place=START_MS,
         )
         answer = await claims(store, lease_ms=LEASE_MS)
         assert answer == Claims([leased], {}, None, START_MS)

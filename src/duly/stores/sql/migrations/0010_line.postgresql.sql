@@ -36,5 +36,5 @@ DROP INDEX {p}jobs_due;
 ALTER TABLE {p}jobs ADD COLUMN waits integer NOT NULL DEFAULT 0;
 UPDATE {p}jobs SET waits = 1 WHERE state IN ('scheduled', 'retrying') AND in_line = 0;
 CREATE INDEX {i}jobs_due ON {p}jobs (queue, run_at_ms, id) WHERE waits = 1;
-ALTER TABLE {p}jobs SET (fillfactor = 45);
+ALTER TABLE {p}jobs SET (fillfactor = 40);
 ALTER INDEX {p}jobs_pkey RESET (fillfactor);
