@@ -68,6 +68,16 @@ class JobClaimCases(StoreConformance):
         assert job.lease_until_ms == START_MS + LEASE_MS
 
     @case
+    async def test_who_comes_due_before_the_line_is_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await insert(store, a_job("waits"))
+        await insert(store, a_job("comes", priority=9, run_at_ms=START_MS + MINUTE_MS))
+        clock.advance(minutes=1)
+        assert await claimed(store, limit=1) == ["comes"]
+        assert await claimed(store, limit=1) == ["waits"]
+
+    @case
     async def test_claims_write_attempts_and_events(self, store: Store) -> None:
         names = [f"{number}" for number in range(5)]
         await insert(store, *(a_job(name) for name in names))
