@@ -63,7 +63,9 @@ class Db:
         job `j` whose id is `k.id`, looked up by its key.
 
         A limit stands in a materialized part: a sub-select under IN may be run again for each row,
-        and then finds as many rows each time.
+        and then finds as many rows each time. `LIMIT (SELECT :limit)` is for claims: with a limit
+        that it does not know, PostgreSQL follows the index that has the order; knowing it, and
+        little of a table that is not analysed yet, it may read and sort all of it each time.
         """
         lists = tuple(name for name, value in values.items() if type(value) is list)
         clause = _clause(statement, self.dialect, self.tables, lists, self.fixed_now_ms is None)

@@ -173,7 +173,7 @@ def _due(db: Db, claim: DispatchClaim, room: int) -> list[_Row]:
         "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM {p}schedule_index "
         "WHERE run_at_ms <= {now} AND hand_over = 'http' "
         f"AND trigger_version <= :newest {flows}"
-        "ORDER BY run_at_ms, priority DESC, row_id LIMIT :room {skip}",
+        "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :room) {skip}",
         newest=TRIGGER_VERSION,
         room=room,
         **given,

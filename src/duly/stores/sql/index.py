@@ -31,7 +31,7 @@ from duly.stores.sql.db import Db, columns
 _DUE = (
     "SELECT row_id, {now} AS now_ms, nominal_ms, run_at_ms, runs_left, version "
     "FROM {p}schedule_index WHERE run_at_ms <= {now} AND trigger_version <= :newest "
-    "ORDER BY run_at_ms, priority DESC, row_id LIMIT :limit {skip}"
+    "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :limit) {skip}"
 )
 _DUE_OF_FLOW = _DUE.replace("WHERE", "WHERE flow = :flow AND")
 

@@ -60,7 +60,7 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
         found += db.run(
             "SELECT run_at_ms, id, state, schedule_id, nominal_ms, turn, policies FROM {p}jobs "
             "WHERE waits = 1 AND queue = :queue "
-            "AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT :limit {skip}",
+            "AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
             queue=queue,
             limit=limit,
         ).all()

@@ -161,7 +161,7 @@ def _due(db: Db, request: PlanRequest, until_ms: int) -> list[_Row]:
         "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM {p}schedule_index "
         "WHERE run_at_ms <= :until_ms AND hand_over = 'jobs' "
         f"AND trigger_version <= :newest {flows}"
-        "ORDER BY run_at_ms, priority DESC, row_id LIMIT :limit {skip}",
+        "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :limit) {skip}",
         until_ms=until_ms,
         newest=TRIGGER_VERSION,
         limit=request.limit,

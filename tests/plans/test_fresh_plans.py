@@ -1,0 +1,75 @@
+"""Plans before anything was analysed, as after a first burst: each step examines what it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from duly import cron
+from duly.job_store import ClaimRequest
+from duly.jobs import JobId, NewJob, WorkerId
+from duly.occurrences import trigger_text
+from duly.outcomes import Succeeded, decide
+from duly.plan_store import PlanRequest
+from duly.stores import open_store
+from duly.stores.sql.store import SqlStore
+from duly.testing.clock import ManualClock
+from duly.triggers.instants import from_ms
+from tests.plans.explained import Verb, examined, plans_of
+from tests.rows import NOON_MS, fill
+from tests.servers import PostgresServer
+
+DAILY = trigger_text(cron("0 12 * * *", tz="Europe/Berlin"))
+MANY = 40_000
+LIMIT = 1_000
+WORKER = WorkerId("worker_fresh")
+
+
+async def _fill(url: str) -> None:
+    """A burst of everything: rows due, jobs that came due, jobs that ended."""
+    await fill(url, MANY, DAILY)
+    store = cast(SqlStore, open_store(url, clock=ManualClock(from_ms(NOON_MS))))
+    for start in range(0, MANY, 10_000):
+        numbers = range(start, start + 10_000)
+        await store.insert_jobs([a_job(f"job_a{n:09}") for n in numbers])
+        later = [a_job(f"job_b{n:09}", queue="later", run_at_ms=NOON_MS + n) for n in numbers]
+        await store.insert_jobs(later)
+    for _ in range(MANY // LIMIT // 2):
+        claims = await store.claim_jobs(ClaimRequest(worker=WORKER, limit=LIMIT))
+        await store.finish([decide(job, Succeeded()) for job in claims.jobs])
+    await store.close()
+
+
+def a_job(name: str, **fields: Any) -> NewJob:
+    return NewJob(id=JobId(name), action="mail.send", **fields)
+
+
+@pytest.fixture(scope="module")
+def fresh_url(postgres_server: PostgresServer) -> Iterator[str]:
+    url = postgres_server.create()
+    asyncio.run(_fill(url))
+    yield url
+    postgres_server.drop(url)
+
+
+STEPS: dict[str, Verb] = {
+    "claim": lambda store: store.claim_jobs(ClaimRequest(worker=WORKER, limit=LIMIT)),
+    "fair claim": lambda store: store.claim_jobs(
+        ClaimRequest(worker=WORKER, limit=LIMIT, fair=True, token_batch=LIMIT)
+    ),
+    "promote": lambda store: store.promote_due(LIMIT),
+    "claim rows": lambda store: store.claim_due(NOON_MS, LIMIT),
+    "plan": lambda store: store.plan_occurrences(PlanRequest(limit=LIMIT)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_examine_what_they_take(fresh_url: str, name: str) -> None:
+    plans = plans_of(fresh_url, STEPS[name])
+    assert plans
+    for plan in plans:
+        # A row that has moved is found in an index once more for each place where it was.
+        assert examined(plan) <= 3 * LIMIT, plan
