@@ -117,7 +117,8 @@ def revise(
     """Store another definition of a schedule; it is bound and checked already."""
     tables, now_ms, earlier = step.tables, step.now_ms, schedule_of(stored)
     old = earlier.definition
-    if _deeds(definition) == _deeds(old) and stored.state != "quarantined":
+    is_same = _deeds(definition) == _deeds(old)
+    if is_same and stored.state != "quarantined":
         return _reword(step, key, stored, definition, by)
     is_retimed = timing(definition) != timing(old)
     if definition.enabled and not old.enabled:
@@ -128,7 +129,7 @@ def revise(
         stored = tables.documents[document_key(key)]
         earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
-    withdrawn = withdraw(tables, now_ms, earlier.id, by, because=because)
+    withdrawn = [] if is_same else withdraw(tables, now_ms, earlier.id, by, because=because)
     standing = still_had(withdrawn, definition.trigger)
     row = _row_with_time(tables, key)
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))

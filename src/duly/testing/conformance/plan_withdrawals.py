@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -74,6 +75,21 @@ class WithdrawalCases(StoreConformance):
         assert (await only_row(store)).nominal_ms == START_MS + 2 * HOUR_MS
         clock.advance(seconds=30)
         assert await claimed(store) == [new.id]
+
+    @case
+    async def test_the_same_words_end_a_quarantine_and_withdraw_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await planned_ahead(store, clock, a_definition())
+        before = await jobs_of(store)
+        await store.upsert(replace(await only_row(store), trigger="nonsense"))
+        clock.advance(minutes=61)
+        await plan(store)
+        assert len(await store.list_quarantined()) == 1
+        await edit(store, a_definition())
+        assert await store.list_quarantined() == []
+        kept = [job for job in await jobs_of(store) if job.nominal_ms == AT_MS]
+        assert [(job.id, job.state) for job in kept] == [(before[0].id, JobState.SCHEDULED)]
 
     @case
     async def test_edit_just_after_the_time_loses_nothing(
