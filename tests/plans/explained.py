@@ -36,13 +36,13 @@ def filled(
     server.drop(url)
 
 
-# So many that nobody reads all of them to find one; they concern no job, and count none.
+# So many that nobody reads all of them to find one; they concern no job, count none, and are not due.
 _MARKS = """
     INSERT INTO duly_job_marks (state, at_ms, jobs, ids)
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
-    SELECT s.state, s.at_ms + n.i, 0, '["gone"]' FROM n CROSS JOIN (
-        SELECT 'processing' AS state, 4000000000000 AS at_ms UNION ALL SELECT 'succeeded', 0
-        UNION ALL SELECT 'dead', 0 UNION ALL SELECT 'cancelled', 0 UNION ALL SELECT 'deleted', 0) s
+    SELECT s.state, 4000000000000 + n.i, 0, '["gone"]' FROM n CROSS JOIN (
+        SELECT 'processing' AS state UNION ALL SELECT 'succeeded' UNION ALL SELECT 'dead'
+        UNION ALL SELECT 'cancelled' UNION ALL SELECT 'deleted') s
 """
 
 
