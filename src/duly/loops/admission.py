@@ -10,6 +10,7 @@ from functools import partial
 from duly.context import Authorize, Calls
 from duly.jobs import JobId, LeasedJob
 from duly.ledger import Occurrence
+from duly.loops.threads import in_thread
 from duly.outcomes import Denied
 from duly.principals import principal_of
 from duly.schedules import Schedule, ScheduleId
@@ -45,7 +46,7 @@ class Admission:
             answer = ask()
         else:
             # It may look something up, and the loop serves other slots as well.
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+            answer = await in_thread(self._threads, ask)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     async def occurrence(self, job: LeasedJob) -> Occurrence | None:

@@ -7,19 +7,19 @@ its context (sync); a slot whose handler ignores that is lost until the handler 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from duly.errors import DulyError
+from duly.errors import BackendUnavailable, DulyError
 from duly.flows import Action
 from duly.jobs import MAX_ERROR_CHARACTERS, MAX_RESULT_BYTES, LeasedJob
 from duly.loops.admission import Admission
 from duly.loops.job_context import Bench, Interruption, JobContext
+from duly.loops.threads import in_thread
 from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.redaction import scrub, secret_values
 
@@ -50,6 +50,11 @@ class Slot:
         """When the handler was asked to stop, by the loop's clock."""
         self.is_lost = False
         """Its handler ignores that it should stop; the lease is no longer renewed."""
+        self.is_ending: bool | None = None
+        """Whether its worker ends its task. None: it has no worker, and goes with whoever runs it.
+
+        The task itself does not tell: a handler may have cancelled it, and not taken that back.
+        """
 
     def interrupt(self, why: Interruption) -> None:
         """Ask the handler to stop; asking again changes nothing."""
@@ -74,19 +79,18 @@ class Slot:
         context = JobContext(job, self.bench, self.deadline)
         self.job, self.context = job, context
         self._set_alarm(job.timeout_ms / 1000)
+        outcome: Outcome | None = None
+        has_begun = False
         try:
-            outcome = None
             if job.schedule_id is not None:
                 outcome = await self._admit(action, job, context)
             # An authorize that swallows its cancelling must not get the handler started.
             if outcome is None and context.interruption is None:
+                has_begun = True
                 outcome = await self._call(action, job, context)
-        except asyncio.CancelledError as error:
-            if _is_ending():
+        except BaseException as error:
+            if self._is_ours(error):
                 raise
-            # Without an interruption it is the handler's own: it waited for a cancelled task.
-            outcome = _failed(error, action, job)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the outcome
             outcome = _failed(error, action, job)
         finally:
             self.job = self.context = self.asked_at = self._task = None
@@ -94,20 +98,48 @@ class Slot:
             if self._ended is not None:
                 self._ended.set_result(None)
                 self._ended = None
+        if self.is_ending is False and self._own is not None and self._own.cancelling():
+            await self._shake_off(self._own)
         why = context.interruption
         if why is not None and (context.is_told or why in ("lost", "timeout")):
             # It ended because it was asked to, or too late: the interruption is what happened.
-            return self._interrupted(why, job)
+            return _interrupted(why, job, has_begun)
         return outcome
+
+    def _is_ours(self, error: BaseException) -> bool:
+        """Whether it is meant for the slot, and not raised by what it called.
+
+        Without an interruption a CancelledError is a handler's own: it waited for a cancelled task.
+        """
+        if isinstance(error, asyncio.CancelledError):
+            return _is_cancelled() if self.is_ending is None else self.is_ending
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            return True
+        # A test that drains wants to see what its own handlers raise to fail it.
+        return self.is_ending is None and not isinstance(error, Exception | SystemExit)
+
+    async def _shake_off(self, own: asyncio.Task[object]) -> None:
+        """Take back a cancelling of this task that a handler left behind, come or still to come."""
+        while own.cancelling():
+            own.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self.is_ending:
+                raise
 
     async def _admit(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
         """Ask whether a schedule's job may run; if so, find what its handler may want to know."""
         admission = self._admission
         if admission is None:
             return None
-        refused = await self._await(admission.denied(job), context)
-        if refused is None and action.takes_context and context.interruption is None:
-            context.schedule = await self._await(admission.occurrence(job), context)
+        try:
+            refused = await self._await(admission.denied(job), context)
+            if refused is None and action.takes_context and context.interruption is None:
+                context.schedule = await self._await(admission.occurrence(job), context)
+        except BackendUnavailable as error:
+            # Nothing has begun, so it is no try: whoever has one only must not lose it.
+            return Released(f"not begun: {error}")
         return refused
 
     async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
@@ -121,7 +153,8 @@ class Slot:
                 self._calm(context)
         else:
             context.lend(asyncio.get_running_loop())
-            result = await self._in_thread(partial(action.function, **arguments))
+            # A thread cannot be cancelled, so the slot waits until the function returns.
+            result = await in_thread(self.bench.threads, partial(action.function, **arguments))
         return _DONE if result is None else Succeeded(_encoded(result))
 
     async def _await(self, call: Awaitable[T], context: JobContext) -> T:
@@ -136,11 +169,6 @@ class Slot:
         self._task = None
         if context.interruption is not None and self._own is not None:
             self._own.uncancel()
-
-    async def _in_thread(self, call: Callable[[], object]) -> object:
-        # A thread cannot be cancelled, so the slot waits until the function returns.
-        with_context = partial(contextvars.copy_context().run, call)
-        return await asyncio.get_running_loop().run_in_executor(self.bench.threads, with_context)
 
     def deadline(self) -> datetime:
         """When the time of the job that runs is up."""
@@ -168,20 +196,6 @@ class Slot:
             else:
                 self.interrupt("timeout")
 
-    def _interrupted(self, why: Interruption, job: LeasedJob) -> Outcome | None:
-        match why:
-            case "timeout":
-                return Failed(f"timed out after {job.timeout_ms / 1000:g} s", timed_out=True)
-            case "cancel":
-                return Cancelled()
-            case "stop" if job.careful and job.max_attempts == 1:
-                # It has begun, and at most once means that nobody begins it again.
-                return Failed("stopped before it ended", is_final=True)
-            case "stop":
-                return Released()
-            case "lost":
-                return None
-
 
 _DONE = Succeeded()
 
@@ -197,8 +211,22 @@ def _encoded(result: object) -> str:
     return text.decode()
 
 
-def _is_ending() -> bool:
-    """Whether the slot itself is cancelled, not only its handler."""
+def _interrupted(why: Interruption, job: LeasedJob, has_begun: bool) -> Outcome | None:
+    match why:
+        case "timeout":
+            return Failed(f"timed out after {job.timeout_ms / 1000:g} s", timed_out=True)
+        case "cancel":
+            return Cancelled()
+        case "stop" if has_begun and job.careful and job.max_attempts == 1:
+            # At most once means that nobody begins it again.
+            return Failed("stopped before it ended", is_final=True)
+        case "stop":
+            return Released()
+        case "lost":
+            return None
+
+
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

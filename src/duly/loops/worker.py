@@ -135,6 +135,8 @@ class Worker:
         )
         admission = None if calls is None else Admission(calls, self._threads)
         self._slots = [Slot(bench, admission) for _ in range(self.options.slots)]
+        for slot in self._slots:
+            slot.is_ending = False
         self._wake = Signal()
         self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
         self._caution = Caution(self.options.slots)
@@ -176,9 +178,11 @@ class Worker:
         beating = asyncio.create_task(self._beat())
         parts = (feeding, beating, *beside)
         stubborn = 0
+        broken = False
         try:
             # Only feeding ends by itself; where another part ends, that is its error.
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            broken = any(part.cancelled() for part in ended)
         finally:
             self.stop()
             # A claim under way is waited for: what it takes must be given back.
@@ -187,11 +191,15 @@ class Worker:
             stubborn = await self._drain()
             self._leaving.set()
             await asyncio.wait([beating], timeout=_ENDING_S)
+            for slot in self._slots:
+                slot.is_ending = True
             await _end_parts(parts)
             self._threads.shutdown(wait=False)
         for part in parts:
             if part.done() and not part.cancelled():
                 part.result()
+        if broken:
+            raise WorkerStuck(f"worker {self.id}: a part of it was cancelled from within")
         if stubborn:
             raise WorkerStuck(f"worker {self.id}: handlers of {stubborn} jobs did not stop")
 

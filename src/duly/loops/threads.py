@@ -1,0 +1,26 @@
+"""Calling an application's functions that are not async: on a thread, with the caller's context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
+    """What a call gives or raises; nothing can end it but itself."""
+    with_context = partial(contextvars.copy_context().run, _told, call)
+    return await asyncio.get_running_loop().run_in_executor(threads, with_context)
+
+
+def _told(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except StopIteration as error:
+        # A future takes no StopIteration, and whoever waits for it would wait for ever.
+        raise RuntimeError("StopIteration was raised") from error

@@ -1,0 +1,146 @@
+"""Handlers that do what none should do: the job has its outcome, and the slot goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from duly.context import Context
+from duly.errors import BackendUnavailable
+from duly.flows import Flow
+from duly.jobs import JobState
+from duly.retries import RetryPolicy
+from duly.schedules import Policies
+from duly.scopes import SYSTEM
+from duly.testing.jobs import drain
+from duly.triggers import every
+from tests.integration.working import enqueue, in_loop, open_app, working
+
+ONCE = RetryPolicy(attempts=1)
+
+
+class Panic(BaseException):
+    """Not an Exception, as some extensions raise it."""
+
+
+def odd_flow() -> Flow:
+    flow = Flow("work")
+
+    @flow.action(retry=ONCE)
+    async def panic() -> None:
+        raise Panic("index out of bounds")
+
+    @flow.action(retry=ONCE)
+    def panic_in_thread() -> None:
+        raise Panic("index out of bounds")
+
+    @flow.action(retry=ONCE)
+    def stop_iteration() -> None:
+        next(iter([]))
+
+    @flow.action(retry=ONCE)
+    async def cancel_own_task() -> None:
+        _own_task().cancel()
+        await asyncio.Event().wait()
+
+    @flow.action(retry=ONCE)
+    async def cancel_and_return() -> None:
+        _own_task().cancel()
+
+    @flow.action(retry=ONCE)
+    async def cancel_and_swallow() -> None:
+        _own_task().cancel()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return
+
+    @flow.action(retry=ONCE, timeout_s=0.05)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    @flow.action
+    async def fine() -> str:
+        return "fine"
+
+    return flow
+
+
+def _own_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "error"),
+    [
+        ("panic", "dead", "Panic: index out of bounds"),
+        ("panic_in_thread", "dead", "Panic: index out of bounds"),
+        ("stop_iteration", "dead", "RuntimeError: StopIteration was raised"),
+        ("cancel_own_task", "dead", "CancelledError: "),
+        ("cancel_and_return", "succeeded", None),
+        ("cancel_and_swallow", "succeeded", None),
+    ],
+)
+@in_loop
+async def test_the_slot_goes_on(action: str, state: str, error: str | None) -> None:
+    app, store = open_app("memory:", odd_flow())
+    async with app:
+        async with working(app, slots=1):
+            (odd,) = await enqueue(app, f"work.{action}", [None])
+            (job,) = await store.ended(odd)
+            assert (job.state.value, job.error) == (state, error)
+            # What it left behind must not show in a job that is interrupted, nor in the next.
+            (hung,) = await enqueue(app, "work.hang", [None])
+            (job,) = await store.ended(hung)
+            assert (job.state.value, job.error) == ("dead", "timed out after 0.05 s")
+            (fine,) = await enqueue(app, "work.fine", [None])
+            (job,) = await store.ended(fine)
+            assert job.state is JobState.SUCCEEDED
+
+
+@in_loop
+async def test_a_test_that_drains_sees_what_fails_it() -> None:
+    app, _ = open_app("memory:", odd_flow())
+    async with app:
+        await enqueue(app, "work.panic", [None])
+        with pytest.raises(Panic):
+            await drain(app)
+
+
+@pytest.mark.parametrize("verb", ["occurrences_of_jobs", "find_schedule"])
+@in_loop
+async def test_what_could_not_be_asked_is_no_try(verb: str) -> None:
+    ran: list[str] = []
+    flow = Flow("work")
+
+    @flow.action
+    async def pay(ctx: Context) -> None:
+        ran.append(ctx.job_id)
+
+    app, store = open_app("memory:", flow)
+    app.authorize = lambda *_: True
+    failures = [BackendUnavailable("connection reset")]
+
+    async def fail(*_: object) -> None:
+        if failures:
+            raise failures.pop()
+
+    store.before[verb] = fail
+    policies = Policies(delivery="at_most_once", pause_after_failures=1)
+    async with app:
+        mine = app.schedules(flow).of(SYSTEM)
+        schedule = await mine.create("one", every(seconds=60), action="pay", policies=policies)
+        made = await app.store.run_now(schedule.id, "now")
+        assert made is not None
+        assert made.job_id is not None
+        async with working(app):
+            (job,) = await store.ended(made.job_id)
+        assert (job.state, job.attempts, len(ran)) == (JobState.SUCCEEDED, 1, 1)
+        assert failures == []
+        kept = await mine.get("one")
+        assert kept is not None
+        assert kept.definition.enabled
