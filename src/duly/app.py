@@ -28,6 +28,7 @@ from duly.dispatch.options import HttpOptions
 from duly.dispatch_store import DispatchStore
 from duly.errors import InvalidInput
 from duly.flows import Action, Flow, actions_of
+from duly.forks import watch_forks
 from duly.journal import Journal
 from duly.loops import (
     Keeper,
@@ -102,7 +103,10 @@ class Duly:
         self.meters = Meters()
         self._opening = Lock()
         self._opened: Store | None = None
+        self._of_parent: Store | None = None
+        """Of a forked process: closing it would reach into the connections of its parent."""
         self._tick: Tick | None = None
+        watch_forks(self)
 
     @property
     def store(self) -> Store:
@@ -271,6 +275,14 @@ class Duly:
         if store is not None:
             await store.close()
 
+    def leave_parent(self) -> None:
+        """In a forked process: open the database anew when it is asked for."""
+        self._opening = Lock()
+        if self._opened is not None and self.url != "memory:":
+            self._of_parent, self._opened, self._tick = self._opened, None, None
+            for name in ("client", "admin"):
+                self.__dict__.pop(name, None)
+
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(lambda: self.store)
         return self
@@ -374,8 +386,12 @@ class Duly:
     @property
     def safe_url(self) -> str:
         """The URL without what may be a password."""
-        address, at, rest = self.url.rpartition("@")
-        return self.url if not at else f"{address.split('://', 1)[0]}://***@{rest}"
+        if self.url == "memory:":
+            return self.url
+        # As in open_store(): only those who need SQLAlchemy wait for its import.
+        from duly.stores.sql.opening import shown_url
+
+        return shown_url(self.url)
 
 
 async def ensure_schedule(

@@ -7,16 +7,17 @@ at import: what cannot work is refused there, not at run time.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, TypeVar, Unpack, get_args, get_type_hints, overload
 
 import msgspec
 
 from duly.context import Context
-from duly.errors import InvalidInput
-from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, Delivery, check_text
+from duly.errors import InvalidInput, shown
+from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, MAX_TIMEOUT_MS, Delivery, check_text
 from duly.resolved import ScheduleConfig
 from duly.resources.requests import TriggerWords
 from duly.resources.schedules import Zones
@@ -29,10 +30,17 @@ from duly.webhooks import Route, Routed, Verify, Webhook
 
 Resolve = Callable[..., ScheduleConfig | Awaitable[ScheduleConfig | None] | None]
 ResolveT = TypeVar("ResolveT", bound=Resolve)
+ChoiceT = TypeVar("ChoiceT", bound=str)
 
 
 _PLAIN = (str, int, float, bool, list, dict)
 """Annotations of an input that JSON has itself; it is checked, and passed on as it is."""
+
+
+def _check_choice(what: str, given: ChoiceT, allowed: Sequence[str]) -> ChoiceT:
+    if given not in allowed:
+        raise InvalidInput(f"{what} is {shown(given)}; allowed: {' or '.join(allowed)}")
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,17 @@ class ActionOptions:
     """Or `at_most_once`: a job that may have begun is never run again."""
     redact: frozenset[str] = frozenset()
     """Names of the input that no operator may see."""
+
+    def __post_init__(self) -> None:
+        check_text("queue", self.queue)
+        _check_choice("delivery", self.delivery, get_args(Delivery))
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidInput(f"retry is {shown(self.retry)}; pass RetryPolicy(attempts=...)")
+        if not 1 <= self.timeout_ms <= MAX_TIMEOUT_MS:
+            raise InvalidInput(
+                f"a timeout of {self.timeout_ms / 1000:g} s; allowed: 0.001 to "
+                f"{MAX_TIMEOUT_MS // 1000}"
+            )
 
 
 class Action:
@@ -154,7 +173,7 @@ class Flow:
         self.name = check_flow(name)
         self.limits = limits
         """What an owner may ask for in this flow."""
-        self.zones: Zones = zones
+        self.zones: Zones = _check_choice("zones", zones, get_args(Zones))
         self.actions: dict[str, Action] = {}
         self.statics: dict[str, StaticSchedule] = {}
         """Schedules declared by the code, by name; all of the system's scope."""
@@ -191,7 +210,10 @@ class Flow:
         redact: Collection[str] = (),
     ) -> Action | Callable[[Callable[..., Any]], Action]:
         """Make a function an action; bare, or with options."""
-        check_text("queue", queue)
+        if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
+            raise InvalidInput(f"timeout_s is {shown(timeout_s)}; pass seconds")
+        if isinstance(redact, str):
+            raise InvalidInput(f"redact is {redact!r}, one text; pass a list: [{redact!r}]")
         options = ActionOptions(
             queue, retry, int(timeout_s * 1000), delivery, frozenset(map(str.lower, redact))
         )
@@ -285,7 +307,13 @@ class Flow:
 def actions_of(flows: Collection[Flow]) -> dict[str, Action]:
     """Every action of the flows by its full name."""
     found: dict[str, Action] = {}
+    named: dict[str, Flow] = {}
     for flow in flows:
+        if named.setdefault(flow.name, flow) is not flow:
+            raise InvalidInput(
+                f"two flows are named {flow.name!r}: each would remove the schedules that the "
+                "other declares; make it in one module and import it from there"
+            )
         for action in flow.actions.values():
             if found.setdefault(action.name, action) is not action:
                 raise InvalidInput(f"two actions are named {action.name}")

@@ -6,6 +6,7 @@ be stored, what a worker gets when it claims, and what anybody may read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Literal, NamedTuple, NewType
@@ -252,6 +253,17 @@ def check_text(what: str, text: object) -> None:
     """Refuse what is not a short text."""
     if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or "\0" in text:
         raise InvalidInput(f"{what} is {str(text)[:60]!r}; allowed: text of 1 to {MAX_TEXT}")
+
+
+def check_queues(queues: Sequence[str]) -> tuple[str, ...]:
+    """Refuse what are no names of queues; a text alone would be served letter by letter."""
+    if isinstance(queues, str):
+        raise InvalidInput(f"queues is {queues!r}, one text; pass a list of names: [{queues!r}]")
+    if not queues:
+        raise InvalidInput("a worker needs at least one queue")
+    for queue in queues:
+        check_text("queue", queue)
+    return tuple(queues)
 
 
 def _check_number(what: str, number: object, least: int, most: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from duly.errors import InvalidInput
+from duly.forks import watch_forks
 
 T = TypeVar("T")
 
@@ -22,6 +23,12 @@ class Portal:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._lock = threading.Lock()
         self._loop = loop
+        if loop is None:
+            watch_forks(self)
+
+    def leave_parent(self) -> None:
+        """Start a loop of its own with the next call: the thread did not come along."""
+        self._lock, self._loop = threading.Lock(), None
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it on the loop and wait for its result."""

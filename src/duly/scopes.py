@@ -105,8 +105,9 @@ def dispatch_id(scope: Scope, name: str) -> str:
 
 def check_flow(flow: str) -> str:
     """Refuse a flow name that is not lower-case letters, digits, `-` and `_`."""
-    if not _FLOW.fullmatch(flow):
+    if not isinstance(flow, str) or not _FLOW.fullmatch(flow):
         raise InvalidInput(
-            f"flow {flow[:80]!r}; allowed: a-z, 0-9, - and _, at most 64, a letter or digit first"
+            f"flow {str(flow)[:80]!r}; allowed: a-z, 0-9, - and _, at most 64, "
+            "a letter or digit first"
         )
     return flow

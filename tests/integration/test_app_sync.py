@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -45,6 +48,39 @@ def test_sync_code_has_the_same_calls(any_url: str) -> None:
     if any_url != "memory:":
         assert app.sync.client.job(made.job_id) is not None, "opened again by the next use"
         app.sync.close()
+
+
+FORKED = """
+import os, signal, sys
+from duly import Duly, Flow
+
+flow = Flow("work")
+
+@flow.action
+def count(number: int) -> None: ...
+
+app = Duly(sys.argv[1], flows=[flow])
+app.sync.client.enqueue("work.count", 1)
+child = os.fork()
+if child == 0:
+    signal.alarm(15)  # should it wait for a thread that is not here
+    app.sync.client.enqueue("work.count", 2)
+    app.sync.close()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+app.sync.client.enqueue("work.count", 3)
+print(app.sync.admin.counts()[0].jobs)
+app.sync.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_begins_anew(any_url: str) -> None:
+    """As under a server that loads an application and then forks."""
+    command = [sys.executable, "-c", FORKED, any_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    jobs = 2 if any_url == "memory:" else 3  # memory is each process's own
+    assert (done.returncode, done.stdout) == (0, f"{jobs}\n"), done.stderr
 
 
 def test_threads_share_one_store(any_url: str) -> None:

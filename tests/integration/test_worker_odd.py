@@ -88,18 +88,17 @@ def _own_task() -> asyncio.Task[Any]:
 @in_loop
 async def test_the_slot_goes_on(action: str, state: str, error: str | None) -> None:
     app, store = open_app("memory:", odd_flow())
-    async with app:
-        async with working(app, slots=1):
-            (odd,) = await enqueue(app, f"work.{action}", [None])
-            (job,) = await store.ended(odd)
-            assert (job.state.value, job.error) == (state, error)
-            # What it left behind must not show in a job that is interrupted, nor in the next.
-            (hung,) = await enqueue(app, "work.hang", [None])
-            (job,) = await store.ended(hung)
-            assert (job.state.value, job.error) == ("dead", "timed out after 0.05 s")
-            (fine,) = await enqueue(app, "work.fine", [None])
-            (job,) = await store.ended(fine)
-            assert job.state is JobState.SUCCEEDED
+    async with app, working(app, slots=1):
+        (odd,) = await enqueue(app, f"work.{action}", [None])
+        (job,) = await store.ended(odd)
+        assert (job.state.value, job.error) == (state, error)
+        # What it left behind must not show in a job that is interrupted, nor in the next.
+        (hung,) = await enqueue(app, "work.hang", [None])
+        (job,) = await store.ended(hung)
+        assert (job.state.value, job.error) == ("dead", "timed out after 0.05 s")
+        (fine,) = await enqueue(app, "work.fine", [None])
+        (job,) = await store.ended(fine)
+        assert job.state is JobState.SUCCEEDED
 
 
 @in_loop

@@ -36,7 +36,7 @@ def filled(
     server.drop(url)
 
 
-# So many that nobody reads all of them to find one; they concern no job, count none, and are not due.
+# So many that nobody reads all of them to find one; they concern no job, count none, and lie ahead.
 _MARKS = """
     INSERT INTO duly_job_marks (state, at_ms, jobs, ids)
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)

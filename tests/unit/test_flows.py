@@ -12,6 +12,7 @@ from duly.app import Duly
 from duly.context import Context
 from duly.errors import InvalidInput, InvalidTrigger
 from duly.flows import Action, Flow
+from duly.loops import WorkerOptions
 from duly.principals import Principal
 from duly.resolved import ScheduleConfig
 from duly.schedules import Limits, Misfire
@@ -291,3 +292,60 @@ def test_schedule_says_it_once_for_each_workspace() -> None:
     found = run(app.schedules("reports").of(workspace("ws_a")).get("weekly"))
     assert found is not None
     assert found.definition.trigger.words == "Every 2 minutes"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delivery": "at-most-once"}, "delivery is at-most-once; allowed: at_least_once or"),
+        ({"redact": "national_id"}, r"redact is 'national_id', one text; pass a list"),
+        ({"retry": 3}, r"retry is 3; pass RetryPolicy"),
+        ({"timeout_s": 0}, "a timeout of 0 s; allowed: 0.001 to 604800"),
+        ({"timeout_s": "5"}, "timeout_s is 5; pass seconds"),
+        ({"timeout_s": float("inf")}, "timeout_s is inf; pass seconds"),
+        ({"queue": ""}, "queue is ''"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused_at_import(
+    options: dict[str, Any], said: str
+) -> None:
+    flow = Flow("mail")
+    with pytest.raises(InvalidInput, match=said):
+        flow.action(**options)
+    assert flow.actions == {}
+
+
+def test_zones_and_names_of_flows_are_checked() -> None:
+    with pytest.raises(InvalidInput, match="zones is UTC; allowed: any or utc"):
+        Flow("mail", zones="UTC")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="flow 'None'; allowed"):
+        Flow(None)  # type: ignore[arg-type]
+
+
+def test_two_flows_of_one_name_are_refused() -> None:
+    one, two = Flow("same"), Flow("same")
+    assert Duly("memory:", flows=[one, one]).flows == (one, one)
+    with pytest.raises(InvalidInput, match="two flows are named 'same'"):
+        Duly("memory:", flows=[one, two])
+
+
+@pytest.mark.parametrize("queues", ["mail", [], [""], [7]])
+def test_queues_of_a_worker_are_names(queues: Any) -> None:
+    with pytest.raises(InvalidInput, match="queue"):
+        WorkerOptions(queues=queues)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:s3cret@h/db", "postgresql://***@h/db"),
+        ("postgresql://h/db?user=u&password=s3cret", "postgresql://h/db?***"),
+        ("postgresql://u:s3?c/ret@h:5432/db?password=s3c@ret", "postgresql://***@h:5432/db?***"),
+        ("postgresql+psycopg://[::1]/db", "postgresql+psycopg://[::1]/db"),
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("sqlite:////var/jobs.db", "sqlite:////var/jobs.db"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_the_url_is_shown_without_passwords(url: str, shown: str) -> None:
+    assert Duly(url).safe_url == shown

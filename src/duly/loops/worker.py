@@ -22,7 +22,7 @@ from duly.errors import BackendUnavailable, DulyError, InvalidInput
 from duly.flows import Action
 from duly.ids import new_id
 from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
-from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
+from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId, check_queues
 from duly.loops import attempt_log
 from duly.loops.admission import Admission
 from duly.loops.buffer import Buffer
@@ -87,8 +87,7 @@ class WorkerOptions:
     """Called with a job that this worker gave up, and its last error."""
 
     def __post_init__(self) -> None:
-        if not self.queues:
-            raise InvalidInput("a worker needs at least one queue")
+        check_queues(self.queues)
         for name, most in (("slots", 1_000), ("buffer", 4_000), ("token_batch", 1_000)):
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 to {most}")

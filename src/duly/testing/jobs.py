@@ -11,7 +11,7 @@ from duly.app import Duly
 from duly.clock import SystemClock
 from duly.ids import new_id
 from duly.job_store import ClaimRequest
-from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId
+from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId, check_queues
 from duly.loops.admission import Admission
 from duly.loops.consequences import Consequences
 from duly.loops.job_context import Bench
@@ -44,7 +44,7 @@ async def drain(
     """
     worker = WorkerId(new_id("worker_"))
     request = ClaimRequest(
-        worker=worker, queues=tuple(queues), limit=1, actions=tuple(sorted(app.actions))
+        worker=worker, queues=check_queues(queues), limit=1, actions=tuple(sorted(app.actions))
     )
     ends: list[Finish] = []
     with ThreadPoolExecutor(1, "duly-drain") as threads:

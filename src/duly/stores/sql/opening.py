@@ -45,3 +45,16 @@ def dialect_of(url: str) -> Dialect:
             "known: memory:, sqlite:///file.db, postgresql://user@host/db"
         )
     return _DIALECTS[backend]()
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be a secret: who connects, and the options, which may say it too."""
+    try:
+        found = make_url(url)
+    except ArgumentError:
+        return "***"  # not a URL, so nobody knows what is in it
+    who = "***@" if found.username or found.password else ""
+    host = f"[{found.host}]" if ":" in (found.host or "") else found.host or ""
+    port = "" if found.port is None else f":{found.port}"
+    options = "?***" if found.query else ""
+    return f"{found.drivername}://{who}{host}{port}/{found.database or ''}{options}"
