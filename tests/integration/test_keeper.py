@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.errors import BackendUnavailable
 from duly.flows import Flow
 from duly.glass_store import AuditEntry
 from duly.job_store import MAX_SWEEP, ClaimRequest, Retention, WorkerInfo
@@ -105,15 +104,7 @@ async def test_no_step_starves_the_others() -> None:
 @in_loop
 async def test_an_outage_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     app, store = open_app("memory:", Flow("work"))
-    outages = 2
-
-    async def fail(*_: object) -> None:
-        nonlocal outages
-        if outages:
-            outages -= 1
-            raise BackendUnavailable("planted")
-
-    store.before["release_expired"] = fail
+    store.fail("release_expired", 2)
     async with app:
         keeper = app.keeper(KeeperOptions(period_s=0.01))
         running = asyncio.create_task(keeper.run())

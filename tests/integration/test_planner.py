@@ -16,7 +16,6 @@ from psycopg import sql
 from duly.app import Duly
 from duly.cli import main
 from duly.context import Context
-from duly.errors import BackendUnavailable
 from duly.flows import Flow
 from duly.job_store import JobFilter
 from duly.jobs import JobState
@@ -376,15 +375,7 @@ async def test_it_looks_again_after_its_period() -> None:
 @in_loop
 async def test_a_planner_waits_an_outage_out(caplog: pytest.LogCaptureFixture) -> None:
     app, store = open_app("memory:", Flow("work"))
-    outages = 2
-
-    async def fail(*_: object) -> None:
-        nonlocal outages
-        if outages:
-            outages -= 1
-            raise BackendUnavailable("planted")
-
-    store.before["plan_occurrences"] = fail
+    store.fail("plan_occurrences", 2)
     async with app:
         planner = app.planner(PlannerOptions(period_s=0.01))
         running = asyncio.create_task(planner.run())

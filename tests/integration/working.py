@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, cast
 
 from duly.app import Duly
 from duly.clock import Clock
+from duly.errors import BackendUnavailable
 from duly.flows import Flow
 from duly.jobs import FINAL, Job, JobId, JobState
 from duly.loops import Worker, WorkerOptions
@@ -64,6 +65,16 @@ class Watched:
             return answer
 
         return call
+
+    def fail(self, verb: str, times: int = 1) -> None:
+        """Let a verb meet no database so many times."""
+        left = [BackendUnavailable("planted")] * times
+
+        async def fail(*_: object) -> None:
+            if left:
+                raise left.pop()
+
+        self.before[verb] = fail
 
     def count(self, verb: str) -> int:
         """How often a verb has answered."""
