@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
 
+from duly.errors import BackendUnavailable
 from duly.jobs import JobId, LeasedJob
+from duly.ledger import OccurrenceState
 from duly.outcomes import Succeeded, decide
-from duly.plan_store import Backfill
-from duly.schedules import ScheduleId
+from duly.plan_store import Backfill, BackfillReport, PlanRequest
+from duly.planning import PlannedOccurrence
+from duly.schedules import Misfire, Policies, ScheduleId
 from duly.stores import open_store
-from duly.stores.sql import job_claims, job_moves
+from duly.stores.sql import extras, job_claims, job_moves, ledger, plans
+from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import claim_one
+from duly.testing.conformance.plan_samples import FROM_TWO, plan
 from duly.testing.conformance.samples import (
     MINUTE_MS,
     MINUTELY,
     START_MS,
     a_definition,
+    a_key,
     a_write,
     put,
 )
 from duly.testing.conformance.suite import START
 from tests.integration.overlapping import PATIENCE_S, overlapping
 
+MISSED = OccurrenceState.MISSED
 ID = ScheduleId("id-a")
 pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 
@@ -64,3 +71,79 @@ def test_the_next_in_line_has_its_turn_where_the_first_was_just_cancelled(store:
         lambda db: job_claims.finish(db, [decide(running, Succeeded())]),
     )
     assert asyncio.run(claim_one(store)).id == last
+
+
+async def parts(store: SqlStore) -> list[tuple[int, int, str]]:
+    """The ledger: first and last minute of each row, and its state."""
+    found = await store.list_occurrences(ID)
+    return [
+        (
+            (each.nominal_ms - START_MS) // MINUTE_MS,
+            (each.until_ms - START_MS) // MINUTE_MS,
+            each.state,
+        )
+        for each in reversed(found)
+    ]
+
+
+async def an_outage(store: SqlStore, clock: ManualClock) -> None:
+    """A schedule of which minutes 2 to 20 came, and nobody planned them."""
+    policies = Policies(misfire=Misfire("skip"), overlap="allow", grace_ms=0)
+    await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies)))
+    clock.advance(minutes=20, seconds=30)
+
+
+def backfill_of(first: int, last: int) -> Callable[[Db], BackfillReport | None]:
+    return lambda db: extras.backfill(db, Backfill(ID, minute(first), minute(last) + 1, 100))
+
+
+def planned(first: int, last: int) -> list[tuple[int, int, str]]:
+    return [(each, each, "planned") for each in range(first, last + 1)]
+
+
+def test_two_backfills_of_one_run_of_times_lose_nothing(
+    store: SqlStore, clock: ManualClock
+) -> None:
+    asyncio.run(an_outage(store, clock))
+    asyncio.run(plan(store, look_ahead_ms=0))
+    assert asyncio.run(parts(store)) == [(2, 20, "missed")]
+    overlapping(store, backfill_of(2, 4), backfill_of(5, 7))
+    assert asyncio.run(parts(store)) == [*planned(2, 7), (8, 20, "missed")]
+
+
+@pytest.mark.parametrize("first", [2, 10, 20])
+def test_a_planner_leaves_out_what_is_being_backfilled(
+    store: SqlStore, clock: ManualClock, first: int
+) -> None:
+    asyncio.run(an_outage(store, clock))
+    last = min(first + 1, 20)
+    overlapping(
+        store,
+        backfill_of(first, last),
+        lambda db: plans.plan_occurrences(db, PlanRequest(limit=10, look_ahead_ms=0)),
+    )
+    asyncio.run(plan(store, look_ahead_ms=0))
+    before = [(2, first - 1, "missed")] if first > 2 else []
+    after = [(last + 1, 20, "missed")] if last < 20 else []
+    assert asyncio.run(parts(store)) == [*before, *planned(first, last), *after]
+
+
+def test_a_run_of_times_is_neither_dropped_nor_written_over(
+    store: SqlStore, clock: ManualClock
+) -> None:
+    """Whoever held no lock is told: the verb is run again."""
+
+    def entries(*rows: tuple[int, int]) -> list[ledger.Entry]:
+        made = [
+            PlannedOccurrence(ID, minute(a), minute(b), b - a + 1, minute(a), MISSED, None)
+            for a, b in rows
+        ]
+        return [ledger.entry_of(each, a_key(), START_MS) for each in made]
+
+    store._in_transaction(ledger.write, entries((2, 9)))
+    over = [MISSED.value]
+    assert store._in_transaction(ledger.write, entries((2, 2)), over) == {(ID, minute(2))}
+    store._in_transaction(ledger.write, entries((12, 12)))
+    with pytest.raises(BackendUnavailable, match="a run of times was taken, 5 times in turn"):
+        store._in_transaction(ledger.write, entries((12, 20)))
+    assert asyncio.run(parts(store)) == [(2, 9, "missed"), (12, 12, "missed")]

@@ -23,7 +23,7 @@ from duly.stores.spans import Span, spans_left
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
-from duly.stores.sql.schedules import find_schedule, put_schedules
+from duly.stores.sql.schedules import find_schedule, hold_schedule, put_schedules
 
 _PLANNED = OccurrenceState.PLANNED
 _NO_LIMITS = Limits(2**31, 1, 2**31)
@@ -61,7 +61,8 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     """Plan past times that did not run."""
     now_ms = db.now_ms()
     _check(request, now_ms)
-    schedule = find_schedule(db, request.schedule_id)
+    # Two steps, or a step and a planner, would each part a run of times as if it were alone.
+    schedule = hold_schedule(db, request.schedule_id)
     if schedule is None:
         return None
     times, next_from_ms = _times(schedule, request)

@@ -30,7 +30,7 @@ from duly.store import (
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
@@ -57,6 +57,20 @@ def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
     statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
     found = db.connection.execute(statement).first()
     return None if found is None else schedule_of(found)
+
+
+def hold_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule and hold its row and document: nobody plans or changes it meanwhile."""
+    seen = find_schedule(db, schedule_id)
+    if seen is None:
+        return None
+    key = key_of(seen)
+    stored, numbers = _read(db, [key])
+    if not numbers and db.connection.execute(rows.whole(db).where(rows.under(db, [key]))).first():
+        # A resume brought it while we waited for the document; the row comes first.
+        raise LostRace(f"{key} got its index row while it was asked for")
+    found = stored.get(key)
+    return found.schedule if found is not None and found.schedule.id == schedule_id else None
 
 
 def list_schedules(
