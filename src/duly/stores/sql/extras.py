@@ -74,8 +74,8 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     for nominal_ms, job_id in zip(times, new_ids("job_", len(times)), strict=True):
         again = _single(schedule.id, nominal_ms, now_ms, BACKFILL)
         entries.append(ledger.entry_of(again, key, now_ms, JobId(job_id)))
-    over = sorted(BACKFILLABLE | set(ledger.REPLACEABLE))
-    handed = hand_over(db.at(now_ms), entries, jobs_of(db, schedule, entries), over=over)
+    jobs = jobs_of(db, schedule, entries)
+    handed = hand_over(db.at(now_ms), entries, jobs, over=sorted(BACKFILLABLE))
     return BackfillReport(handed.planned, len(times) - handed.planned, next_from_ms)
 
 
