@@ -9,9 +9,10 @@ from typing import cast
 import pytest
 
 from duly.errors import BackendUnavailable
-from duly.jobs import JobId, LeasedJob
+from duly.job_store import JobRefused
+from duly.jobs import Job, JobId, LeasedJob
 from duly.ledger import OccurrenceState
-from duly.outcomes import Succeeded, decide
+from duly.outcomes import Failed, Succeeded, decide
 from duly.plan_store import Backfill, BackfillReport, PlanRequest
 from duly.planning import PlannedOccurrence
 from duly.schedules import Misfire, Policies, ScheduleId
@@ -20,7 +21,7 @@ from duly.stores.sql import extras, job_claims, job_moves, ledger, plans
 from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.job_samples import claim_one
+from duly.testing.conformance.job_samples import a_job, claim_one, insert
 from duly.testing.conformance.plan_samples import FROM_TWO, plan
 from duly.testing.conformance.samples import (
     MINUTE_MS,
@@ -147,3 +148,32 @@ def test_a_run_of_times_is_neither_dropped_nor_written_over(
     with pytest.raises(BackendUnavailable, match="a run of times was taken, 5 times in turn"):
         store._in_transaction(ledger.write, entries((12, 20)))
     assert asyncio.run(parts(store)) == [(2, 9, "missed"), (12, 12, "missed")]
+
+
+MARKED = "SELECT state, SUM(jobs) FROM duly_job_marks WHERE state <> 'processing' GROUP BY state"
+STORED = "SELECT state, COUNT(*) FROM duly_jobs GROUP BY state"
+
+
+@pytest.mark.parametrize(
+    ("move", "target", "marked"),
+    [(job_moves.delete_job, "deleted", [("deleted", 1)]), (job_moves.retry_job, "queued", [])],
+)
+def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
+    store: SqlStore,
+    move: Callable[[Db, JobId], Job | JobRefused],
+    target: str,
+    marked: list[tuple[str, int]],
+) -> None:
+    async def begin() -> LeasedJob:
+        await insert(store, a_job())
+        return await claim_one(store)
+
+    running = asyncio.run(begin())
+    end = decide(running, Failed("no hope", is_final=True))
+    _, moved = overlapping(
+        store, lambda db: job_claims.finish(db, [end]), lambda db: move(db, running.id)
+    )
+    assert moved.state == target
+    with store._engine.connect() as connection:
+        assert connection.exec_driver_sql(MARKED).all() == marked
+        assert connection.exec_driver_sql(STORED).all() == [(target, 1)]
