@@ -15,9 +15,10 @@ from duly.ledger import OccurrenceState
 from duly.outcomes import Failed, Succeeded, decide
 from duly.plan_store import Backfill, BackfillReport, PlanRequest
 from duly.planning import PlannedOccurrence
-from duly.schedules import Misfire, Policies, ScheduleId
+from duly.schedules import Limits, Misfire, Policies, ScheduleId
+from duly.store import Refused, ScheduleWritten
 from duly.stores import open_store
-from duly.stores.sql import extras, job_claims, job_moves, ledger, plans
+from duly.stores.sql import extras, job_claims, job_moves, ledger, plans, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
@@ -177,3 +178,20 @@ def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
     with store._engine.connect() as connection:
         assert connection.exec_driver_sql(MARKED).all() == marked
         assert connection.exec_driver_sql(STORED).all() == [(target, 1)]
+
+
+@pytest.mark.parametrize(("scope", "answer"), [("user:ada", "full"), ("user:bob", None)])
+def test_two_who_create_at_once_keep_to_the_limit(
+    store: SqlStore, scope: str, answer: str | None
+) -> None:
+    one = Limits(schedules=1)
+
+    def create(db: Db, name: str, scope: str) -> ScheduleWritten | Refused:
+        write = a_write(name, key=a_key(name, scope=scope), limits=one)
+        return schedules.put_schedules(db, [write])[0]
+
+    first, second = overlapping(
+        store, lambda db: create(db, "a", "user:ada"), lambda db: create(db, "b", scope)
+    )
+    assert isinstance(first, ScheduleWritten)
+    assert (second.reason if isinstance(second, Refused) else None) == answer
