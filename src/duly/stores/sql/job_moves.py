@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.job_store import MAX_SWEEP, JobRefused, Retention
-from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.jobs import FINAL, Job, JobId, JobState, is_storable, may_go
 from duly.ledger import OccurrenceState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
 from duly.planning import policies_or_usual
@@ -222,6 +222,8 @@ def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
 
 def _locked(db: Db, job_id: JobId, target: JobState | None = None) -> Job | None:
     """A job that nobody else moves; struck off its mark where it had ended and goes on."""
+    if not is_storable(job_id):
+        return None
     seen = _ended(db, job_id, target)
     if seen is not None:
         job_marks.strike(db, [seen])
