@@ -251,7 +251,7 @@ def retry_text(retry: RetryPolicy) -> str:
 
 def check_text(what: str, text: object) -> None:
     """Refuse what is not a short text."""
-    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or "\0" in text:
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or not is_storable(text):
         raise InvalidInput(f"{what} is {str(text)[:60]!r}; allowed: text of 1 to {MAX_TEXT}")
 
 
@@ -264,6 +264,13 @@ def check_queues(queues: Sequence[str]) -> tuple[str, ...]:
     for queue in queues:
         check_text("queue", queue)
     return tuple(queues)
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database could have it: no NUL, and no half of a surrogate pair."""
+    if "\0" in text:
+        return False
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _check_number(what: str, number: object, least: int, most: int) -> None:

@@ -68,8 +68,11 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
 
 OPEN = frozenset({_S.PLANNED, _S.DISPATCHING, _S.FIRED})
 """States in which something is still to come."""
-BACKFILLABLE = frozenset({_S.WITHDRAWN, _S.MISSED, _S.SKIPPED})
-"""States that a backfill may take up, besides times that have no row."""
+BACKFILLABLE = frozenset({_S.WITHDRAWN, _S.MISSED, _S.SKIPPED, _S.QUARANTINED})
+"""States that a backfill may take up, besides times that have no row.
+
+A time in quarantine did not run; whether it can now, the definition as it stands decides.
+"""
 
 
 def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:

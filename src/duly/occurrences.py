@@ -153,8 +153,8 @@ def claimed_from(row: IndexRow, move: Advance) -> Claimed:
 
 
 def is_overdue(row: IndexRow, now_ms: int) -> bool:
-    """Whether a time of it has come that a planner of this version is still to plan."""
-    is_ours = row.hand_over == "jobs" and row.trigger_version <= TRIGGER_VERSION
+    """Whether a time of it has come that a planner or a tick of this version is still to plan."""
+    is_ours = row.hand_over != "external" and row.trigger_version <= TRIGGER_VERSION
     return is_ours and row.run_at_ms <= now_ms
 
 

@@ -131,10 +131,10 @@ class PlanStore(Protocol):
         """
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
-        """Plan past times that are withdrawn, missed, skipped or not in the ledger; idempotent.
+        """Plan past times that are withdrawn, missed, skipped, quarantined or not in the ledger.
 
-        None: there is no such schedule. InvalidInput: the range reaches behind LEDGER_MS, or into
-        the future.
+        Idempotent. None: there is no such schedule. InvalidInput: the range reaches behind
+        LEDGER_MS or into the future, or no job can carry the definition.
         """
 
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:

@@ -189,7 +189,7 @@ class Limits:
     """What an owner may ask for; the system may ask for anything but a large input."""
 
     schedules: int = 1_000
-    """Of one owner in one flow."""
+    """Of one owner, in all flows together."""
     shortest_interval_ms: int = 60_000
     """Between two times of a trigger."""
     input_bytes: int = 262_144

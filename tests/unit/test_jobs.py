@@ -83,7 +83,7 @@ def test_at_most_once_has_one_careful_attempt() -> None:
 
 
 @pytest.mark.parametrize("field", ["id", "action", "queue", "workspace", "scope"])
-@pytest.mark.parametrize("value", ["", "x" * (MAX_TEXT + 1), "a\0b", None, 7])
+@pytest.mark.parametrize("value", ["", "x" * (MAX_TEXT + 1), "a\0b", "a\ud800", None, 7])
 def test_texts_are_short_and_there(field: str, value: object) -> None:
     with pytest.raises(InvalidInput, match=field):
         a_job(**{field: value})
@@ -93,7 +93,7 @@ def test_texts_are_short_and_there(field: str, value: object) -> None:
 def test_texts_that_may_be_absent(field: str) -> None:
     assert getattr(a_job(**{field: None}), field) is None
     assert getattr(a_job(**{field: "x" * MAX_TEXT}), field) == "x" * MAX_TEXT
-    for value in ("", "x" * (MAX_TEXT + 1), "a\0b"):
+    for value in ("", "x" * (MAX_TEXT + 1), "a\0b", "a\ud800"):
         with pytest.raises(InvalidInput, match=field):
             a_job(**{field: value})
 

@@ -181,7 +181,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
             return extras.run_now(self._step(tables, now_ms), schedule, request_id)
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
-        """Plan past times that are withdrawn, missed, skipped or not in the ledger."""
+        """Plan past times that are withdrawn, missed, skipped, quarantined or not in the ledger."""
         with self._transaction() as (tables, now_ms):
             extras.check_backfill(request, now_ms)
             schedule = schedules.find(tables, request.schedule_id)

@@ -81,14 +81,7 @@ def _due(tables: Tables, now_ms: int, asked: DispatchClaim) -> list[IndexRow]:
 
 def _plan_row(tables: Tables, now_ms: int, row: IndexRow, planned: Plan) -> None:
     """Write what the ledger does not have, and let the row go on."""
-    for each in free_ones(tables, row.trigger, planned.occurrences):
-        key = (each.schedule_id, each.nominal_ms)
-        if each.state is _S.PLANNED:
-            delivery = policies_of(row.policies).delivery
-            # Nobody has posted it: whoever claims from its run time on may.
-            tables.posts[key] = Post(None, 0, 0, delivery, each.run_at_ms)
-            each = each._replace(state=_S.DISPATCHING)  # noqa: PLW2901
-        ledger.put(tables, _occurrence(row, each))
+    put_free(tables, row, planned.occurrences)
     move = Advance(
         row.schedule_id,
         planned.next_nominal_ms,
@@ -98,6 +91,24 @@ def _plan_row(tables: Tables, now_ms: int, row: IndexRow, planned: Plan) -> None
         planned.error,
     )
     move_row(tables, row, move, now_ms)
+
+
+def plan_dispatches(tables: Tables, now_ms: int, row: IndexRow) -> None:
+    """Plan a due row for the writer of its schedule."""
+    (planned,) = plan_many([row], now_ms, now_ms)
+    _plan_row(tables, now_ms, row, planned)
+
+
+def put_free(tables: Tables, row: IndexRow, occurrences: Sequence[PlannedOccurrence]) -> None:
+    """Write what the ledger does not have: dispatches that nobody holds, and what is missed."""
+    for each in free_ones(tables, row.trigger, occurrences):
+        key = (each.schedule_id, each.nominal_ms)
+        if each.state is _S.PLANNED:
+            delivery = policies_of(row.policies).delivery
+            # Nobody has posted it: whoever claims from its run time on may.
+            tables.posts[key] = Post(None, 0, 0, delivery, each.run_at_ms)
+            each = each._replace(state=_S.DISPATCHING)  # noqa: PLW2901
+        ledger.put(tables, _occurrence(row, each))
 
 
 def _occurrence(row: IndexRow, planned: PlannedOccurrence) -> Occurrence:

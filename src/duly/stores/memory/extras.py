@@ -83,8 +83,6 @@ class _Looked:
 def backfill(step: Step, schedule: Schedule, request: Backfill) -> BackfillReport:
     """Plan past times that did not run, the oldest first."""
     looked = _look(step, schedule, request)
-    for _, group in groupby(looked.taken_up, key=lambda each: id(each[0])):
-        _take_out(step, schedule, list(group))
     times = sorted([*looked.free, *(ms for _, ms in looked.taken_up)])
     step.reserve(len(times))
     late = [
@@ -92,6 +90,9 @@ def backfill(step: Step, schedule: Schedule, request: Backfill) -> BackfillRepor
     ]
     source = source_of(schedule)
     jobs: dict[int, NewJob] = {each.nominal_ms: new_job(step, source, each) for each in late}
+    # Jobs first: of what no job can carry the ledger stays as it is.
+    for _, group in groupby(looked.taken_up, key=lambda each: id(each[0])):
+        _take_out(step, schedule, list(group))
     hand_over(step, source, late, jobs)
     return BackfillReport(step.planned, looked.left_alone, looked.next_from_ms)
 

@@ -31,6 +31,7 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.memory import ledger
+from duly.stores.memory.dispatches import plan_dispatches, put_free
 from duly.stores.memory.documents import count, page, refusal, revised
 from duly.stores.memory.hand_over import Step, hand_over, is_planned, new_job, source_of
 from duly.stores.memory.plans import plan_at_once
@@ -161,7 +162,10 @@ def _reword(
 
 def _plan_overdue(step: Step, key: ScheduleKey) -> None:
     while (row := _row_with_time(step.tables, key)) and is_overdue(row, step.now_ms):
-        plan_at_once(step, row, look_ahead_ms=0)
+        if row.hand_over == "http":
+            plan_dispatches(step.tables, step.now_ms, row)
+        else:
+            plan_at_once(step, row, look_ahead_ms=0)
 
 
 def _deeds(definition: Definition) -> Definition:
@@ -191,7 +195,7 @@ def _anew(
     stored = replace(stored, state=state_of(definition), error=None)
     active, offset_ms = stored, definition.trigger.offset_ms
     stored, row = _with_row(stored, now_ms, runs_left)
-    if definition.hand_over != "jobs":
+    if definition.hand_over == "external":
         return *_set_back(stored, row, min(standing, default=None), runs_left), []
     come = [ms for ms in standing if ms + offset_ms <= now_ms]
     back = index_row(schedule_of(active), min(come) - 1 + offset_ms) if come else None
@@ -219,6 +223,15 @@ def _set_back(
 
 
 def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) -> None:
+    if not again:
+        return
+    if schedule.definition.hand_over == "http":
+        offset_ms = schedule.definition.trigger.offset_ms
+        active = replace(schedule, state="active")
+        row = index_row(active, again[0].nominal_ms - 1 + offset_ms)
+        assert row is not None
+        put_free(step.tables, row, again)
+        return
     source = source_of(schedule)
     step.reserve(sum(is_planned(each) for each in again))
     jobs = {each.nominal_ms: new_job(step, source, each) for each in again if is_planned(each)}

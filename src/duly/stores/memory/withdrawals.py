@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from duly.jobs import JobState
 from duly.ledger import Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
@@ -29,7 +31,7 @@ def withdraw(
     ]
     # Who holds the marker comes last, so that it goes to nobody who is about to be taken back.
     holder = tables.running.get(schedule_id)
-    withdrawn: list[Occurrence] = []
+    withdrawn = _withdraw_posts(tables, schedule_id, reason)
     for job in sorted(jobs, key=lambda job: (job.id == holder, job.id)):
         planned = ledger.planned_of(tables, job)
         if planned is None or (planned.reason in _EXTRAS and because != "deleted"):
@@ -37,6 +39,18 @@ def withdraw(
         ledger.end_planned(tables, job, OccurrenceState.WITHDRAWN, reason)
         move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
         withdrawn.append(planned)
+    return withdrawn
+
+
+def _withdraw_posts(tables: Tables, schedule_id: ScheduleId, reason: str) -> list[Occurrence]:
+    """Take back dispatches that nobody has posted: a claim is counted as a post."""
+    withdrawn: list[Occurrence] = []
+    for key in [each for each, post in tables.posts.items() if not post.tries]:
+        if key[0] == schedule_id:
+            del tables.posts[key]
+            planned = tables.ledger[key].occurrence
+            ledger.put(tables, replace(planned, state=OccurrenceState.WITHDRAWN, reason=reason))
+            withdrawn.append(planned)
     return withdrawn
 
 

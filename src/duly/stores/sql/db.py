@@ -25,6 +25,10 @@ from duly.stores.sql.schema import Tables
 _FEW = 500
 
 
+class LostRace(Exception):
+    """Somebody was first: run again from the start, the verb sees what they did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Db:
     """One transaction's hands."""

@@ -69,6 +69,9 @@ class Dialect(Hashable, Protocol):
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """Hold off this namespace's other claims with the same id until the transaction ends."""
 
+    def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
+        """Hold off this namespace's other creations in the scopes until the transaction ends."""
+
     def insert(self, table: Table) -> Any:
         """An INSERT that knows `on_conflict_do_update`."""
 

@@ -7,14 +7,14 @@ index. So whatever a claim does not take stays there for the next. It passes row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from duly.dispatch_store import DispatchClaim, Dispatching
 from duly.dispatching import decide_lapse
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
-from duly.planning import Plan, plan_many, policies_of
+from duly.planning import PlannedOccurrence, plan_many, policies_of
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_dispatch_claim
 from duly.stores.sql import index, ledger
@@ -135,12 +135,31 @@ class _Row(NamedTuple):
 def _plan_due(db: Db, claim: DispatchClaim, room: int) -> int:
     """Plan due rows into the ledger, and let them go on; gives how many there were."""
     due = _due(db, claim, room)
+    _plan(db, due, db.now_ms())
+    return len(due)
+
+
+def plan_dispatches(db: Db, schedule_ids: Sequence[ScheduleId], now_ms: int) -> None:
+    """Plan due rows that are ours already, for the writer of their schedules."""
+    found = db.run(
+        "SELECT i.row_id, i.nominal_ms, i.run_at_ms, i.runs_left FROM {p}schedule_index i "
+        "JOIN {p}schedule_rules r ON r.row_id = i.row_id WHERE r.schedule_id IN :ids "
+        "AND i.run_at_ms <= :now_ms AND i.hand_over = 'http' ORDER BY i.row_id",
+        ids=list(schedule_ids),
+        now_ms=now_ms,
+    )
+    _plan(db, _with_rules(db, {row[0]: row[1:] for row in tuples(found)}), now_ms)
+
+
+def _plan(db: Db, due: Sequence[_Row], now_ms: int) -> None:
+    """Write what is due of locked rows to the ledger, and let them go on."""
     if not due:
-        return 0
-    now_ms = db.now_ms()
+        return
     plans = without_taken(db, due, plan_many(due, now_ms, now_ms))
     entries = [
-        entry for row, plan in zip(due, plans, strict=True) for entry in _entries(row, plan, now_ms)
+        entry
+        for row, plan in zip(due, plans, strict=True)
+        for entry in dispatch_entries(row, row.policies, plan.occurrences, now_ms)
     ]
     ledger.write(db, entries)
     moves = Moves(
@@ -152,17 +171,19 @@ def _plan_due(db: Db, claim: DispatchClaim, room: int) -> int:
     )
     numbers = [row.row_id for row in due]
     index.write_moves(db, numbers, [row.schedule_id for row in due], moves, now_ms)
-    return len(due)
 
 
-def _entries(row: _Row, plan: Plan, now_ms: int) -> Iterable[ledger.Entry]:
-    for each in plan.occurrences:
-        entry = ledger.entry_of(each, row, now_ms)
+def dispatch_entries(
+    whose: ledger.Whose, policies: str, occurrences: Iterable[PlannedOccurrence], now_ms: int
+) -> Iterable[ledger.Entry]:
+    """Occurrences as ledger rows: dispatches that nobody holds, and what is missed."""
+    for each in occurrences:
+        entry = ledger.entry_of(each, whose, now_ms)
         if each.state is OccurrenceState.PLANNED:
             entry.state = OccurrenceState.DISPATCHING
             # Nobody has posted it: whoever claims from its run time on may.
             entry.lease_until_ms, entry.tries = each.run_at_ms, 0
-            entry.delivery = policies_of(row.policies).delivery
+            entry.delivery = policies_of(policies).delivery
         yield entry
 
 
@@ -178,7 +199,11 @@ def _due(db: Db, claim: DispatchClaim, room: int) -> list[_Row]:
         room=room,
         **given,
     )
-    times = {row[0]: row[1:] for row in tuples(locked)}
+    return _with_rules(db, {row[0]: row[1:] for row in tuples(locked)})
+
+
+def _with_rules(db: Db, times: Mapping[int, tuple[Any, ...]]) -> list[_Row]:
+    """Locked rows by their numbers, with what they go by."""
     rules = db.tables.schedule_rules
     names = ("row_id", "schedule_id", "flow", "scope", "name", "trigger_json", "policies")
     if not times:

@@ -169,7 +169,7 @@ def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edi
     standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
     if not standing:
         return edit
-    if definition.hand_over == "jobs" and edit.begins_anew:
+    if definition.hand_over != "external" and edit.begins_anew:
         return _come_again(edit, standing, at_ms, runs_left)
     return _row_back(edit, standing[0], runs_left)
 

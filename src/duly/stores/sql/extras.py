@@ -23,7 +23,7 @@ from duly.stores.spans import Span, spans_left
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
-from duly.stores.sql.schedules import find_schedule, put_schedules
+from duly.stores.sql.schedules import find_schedule, hold_schedule, put_schedules
 
 _PLANNED = OccurrenceState.PLANNED
 _NO_LIMITS = Limits(2**31, 1, 2**31)
@@ -61,7 +61,8 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     """Plan past times that did not run."""
     now_ms = db.now_ms()
     _check(request, now_ms)
-    schedule = find_schedule(db, request.schedule_id)
+    # Two steps, or a step and a planner, would each part a run of times as if it were alone.
+    schedule = hold_schedule(db, request.schedule_id)
     if schedule is None:
         return None
     times, next_from_ms = _times(schedule, request)
@@ -73,8 +74,8 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     for nominal_ms, job_id in zip(times, new_ids("job_", len(times)), strict=True):
         again = _single(schedule.id, nominal_ms, now_ms, BACKFILL)
         entries.append(ledger.entry_of(again, key, now_ms, JobId(job_id)))
-    over = sorted(BACKFILLABLE | set(ledger.REPLACEABLE))
-    handed = hand_over(db.at(now_ms), entries, jobs_of(db, schedule, entries), over=over)
+    jobs = jobs_of(db, schedule, entries)
+    handed = hand_over(db.at(now_ms), entries, jobs, over=sorted(BACKFILLABLE))
     return BackfillReport(handed.planned, len(times) - handed.planned, next_from_ms)
 
 

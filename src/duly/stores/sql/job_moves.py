@@ -12,13 +12,13 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.job_store import MAX_SWEEP, JobRefused, Retention
-from duly.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.jobs import FINAL, Job, JobId, JobState, is_storable, may_go
 from duly.ledger import OccurrenceState
 from duly.outcomes import LEASE_EXPIRED, decide_loss
 from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
 from duly.stores.sql import job_marks, ledger, turns
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.job_events import move, write_attempts
 from duly.stores.sql.job_rows import job_of
 from duly.turns import Unstarted, decide_late
@@ -222,12 +222,32 @@ def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
 
 def _locked(db: Db, job_id: JobId, target: JobState | None = None) -> Job | None:
     """A job that nobody else moves; struck off its mark where it had ended and goes on."""
-    if target is not None:
-        seen = db.run("SELECT state, finished_at_ms FROM {p}jobs WHERE id = :id", id=job_id).first()
-        if seen is not None and seen.state in FINAL and may_go(JobState(seen.state), target):
-            job_marks.strike(db, [job_marks.Ended(seen.state, seen.finished_at_ms, job_id)])
+    if not is_storable(job_id):
+        return None
+    seen = _ended(db, job_id, target)
+    if seen is not None:
+        job_marks.strike(db, [seen])
     row = db.run("SELECT * FROM {p}jobs WHERE id = :id {lock}", id=job_id).first()
-    return None if row is None else job_of(row)
+    if row is None:
+        return None
+    if _goes_on(row.state, target) and seen != (row.state, row.finished_at_ms, job_id):
+        # Its mark comes before its row: two who take them in turns would wait for each other.
+        raise LostRace(f"job {job_id} ended while it was asked for")
+    return job_of(row)
+
+
+def _ended(db: Db, job_id: JobId, target: JobState | None) -> job_marks.Ended | None:
+    """How a job is marked that has ended and may go on to a state."""
+    if target is None:
+        return None
+    seen = db.run("SELECT state, finished_at_ms FROM {p}jobs WHERE id = :id", id=job_id).first()
+    if seen is None or not _goes_on(seen.state, target):
+        return None
+    return job_marks.Ended(seen.state, seen.finished_at_ms, job_id)
+
+
+def _goes_on(state: str, target: JobState | None) -> bool:
+    return target is not None and state in FINAL and may_go(JobState(state), target)
 
 
 def _now(db: Db, job_id: JobId) -> Job:

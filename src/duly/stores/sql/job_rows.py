@@ -8,7 +8,7 @@ from sqlalchemy import Row
 
 from duly.events import Attempt, AttemptStatus, JobEvent
 from duly.job_store import JobCount, JobFilter
-from duly.jobs import Job, JobId, JobState, WorkerId, retry_from
+from duly.jobs import Job, JobId, JobState, WorkerId, is_storable, retry_from
 from duly.stores.checks import check_limit
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_events import ATTEMPT, attempt_events
@@ -58,6 +58,8 @@ def job_of(row: Row[Any]) -> Job:
 
 def get_job(db: Db, job_id: JobId) -> Job | None:
     """Read one job."""
+    if not is_storable(job_id):
+        return None
     row = db.run("SELECT * FROM {p}jobs WHERE id = :id", id=job_id).first()
     return None if row is None else job_of(row)
 
@@ -120,6 +122,8 @@ def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
 
 def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
     """Events from the table, read from the newest on, and after them what the job's row tells."""
+    if not is_storable(job_id):
+        return []
     row = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id = :id", id=job_id).first()
     if row is None:
         return []

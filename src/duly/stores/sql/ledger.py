@@ -18,7 +18,7 @@ from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit
 from duly.stores.spans import Row as SpanRow
 from duly.stores.sql.bulk import chunks
-from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.db import Db, LostRace, tuples
 
 _PLANNED = OccurrenceState.PLANNED
 REPLACEABLE = (OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED)
@@ -66,7 +66,11 @@ class Entry(msgspec.Struct, gc=False):
 def write(
     db: Db, entries: Sequence[Entry], over: Sequence[str] = REPLACEABLE
 ) -> set[tuple[str, int]]:
-    """Store occurrences; gives those that it has already, by schedule and nominal time."""
+    """Store occurrences; gives those that it has already, by schedule and nominal time.
+
+    A single time never takes the place of a run of times, nor is a run left out for a single one:
+    the rest of the run would be in no row.
+    """
     if not entries:
         return set()
     ranges = [entry for entry in entries if entry.until_ms > entry.nominal_ms]
@@ -82,11 +86,15 @@ def write(
         f"INSERT INTO {{p}}occurrences AS o ({', '.join(names)}) "
         f"SELECT {', '.join(names)} FROM {db.dialect.records(table)} WHERE 1 = 1 "
         f"ON CONFLICT (schedule_id, nominal_ms) DO UPDATE SET {changed} "
-        f"WHERE o.state IN ({states}) RETURNING schedule_id, nominal_ms",
+        f"WHERE o.state IN ({states}) AND COALESCE(o.until_ms, o.nominal_ms) <= excluded.until_ms "
+        "RETURNING schedule_id, nominal_ms",
         rows=msgspec.json.encode(entries).decode(),
     )
     times = {(entry.schedule_id, entry.nominal_ms) for entry in entries}
-    return times - {(row[0], row[1]) for row in tuples(written)}
+    taken = times - {(row[0], row[1]) for row in tuples(written)}
+    if any((each.schedule_id, each.nominal_ms) in taken for each in ranges):
+        raise LostRace("the first time of a run of times was taken")
+    return taken
 
 
 def _clear(db: Db, ranges: Sequence[Entry]) -> None:

@@ -6,8 +6,10 @@ are transaction-scoped advisory locks, which a transaction-mode pooler keeps int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from sqlalchemy import (
     ARRAY,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 _RACES = {"40001", "40P01", "23505"}
 """Serialization failure, deadlock, unique violation."""
+_SHARES = 256
+"""Locks that the scopes of a namespace share: few wait for another's, and a bulk needs no more."""
 
 
 class PostgresqlDialect:
@@ -112,6 +116,19 @@ class PostgresqlDialect:
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """A transaction-scoped advisory lock on the claim id."""
         self._lock(connection, f"duly claim {tables.schema.schema} {claim_id}")
+
+    def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
+        """Advisory locks of which many scopes share one: the server has room for some thousands."""
+        shares = {crc32(scope.encode(errors="replace")) % _SHARES for scope in scopes}
+        names = [f"duly create {tables.schema.schema} {share}" for share in sorted(shares)]
+        # In order, as everybody does: so no two wait for each other's.
+        connection.execute(
+            text(
+                "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) "
+                "FROM json_array_elements_text(CAST(:names AS json))"
+            ),
+            {"names": json.dumps(names)},
+        )
 
     def _lock(self, connection: Connection, name: str) -> None:
         connection.execute(

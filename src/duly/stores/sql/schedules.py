@@ -16,7 +16,7 @@ from sqlalchemy import Row, and_, delete, func, select, tuple_
 from duly.errors import InvalidInput
 from duly.ids import new_ids
 from duly.jobs import JobId, NewJob
-from duly.occurrences import is_overdue
+from duly.occurrences import is_overdue, policies_text
 from duly.schedules import Definition, Schedule, ScheduleId
 from duly.scopes import Scope, check_flow
 from duly.store import (
@@ -30,7 +30,8 @@ from duly.store import (
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.bulk import chunks, insert_all, update_all
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, LostRace
+from duly.stores.sql.dispatches import dispatch_entries, plan_dispatches
 from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
@@ -57,6 +58,20 @@ def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
     statement = select(table).where(table.c.id == schedule_id, table.c.collection == SCHEDULES)
     found = db.connection.execute(statement).first()
     return None if found is None else schedule_of(found)
+
+
+def hold_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
+    """Read one schedule and hold its row and document: nobody plans or changes it meanwhile."""
+    seen = find_schedule(db, schedule_id)
+    if seen is None:
+        return None
+    key = key_of(seen)
+    stored, numbers = _read(db, [key])
+    if not numbers and db.connection.execute(rows.whole(db).where(rows.under(db, [key]))).first():
+        # A resume brought it while we waited for the document; the row comes first.
+        raise LostRace(f"{key} got its index row while it was asked for")
+    found = stored.get(key)
+    return found.schedule if found is not None and found.schedule.id == schedule_id else None
 
 
 def list_schedules(
@@ -109,7 +124,7 @@ def _put_batch(
     db: Db, writes: Sequence[ScheduleWrite], now_ms: int
 ) -> list[ScheduleWritten | Refused]:
     stored, numbers = _read(db, [write.key for write in writes])
-    held = _held(db, {write.key.scope for write in writes})
+    held = _held(db, {write.key.scope for write in writes if write.key not in stored})
     answers: list[ScheduleWritten | Refused] = []
     batch = _Batch(numbers, stored)
     for write in writes:
@@ -124,7 +139,7 @@ def _put_batch(
     overdue = batch.overdue(now_ms)
     if overdue:
         # Times that have come belong to the old definitions: plan them, then begin anew.
-        plan_at_once(db, overdue, now_ms, look_ahead_ms=0)
+        _plan_overdue(db, overdue, now_ms)
         return _put_batch(db, writes, now_ms)
     return _as_they_stand(db, answers, batch.write(db, now_ms))
 
@@ -159,16 +174,23 @@ def delete_schedule(
         return Refused("stale", found.schedule.version)
     while found.row is not None and is_overdue(found.row, now_ms):
         # Times that have come are planned, so that the ledger has them, and then withdrawn.
-        plan_at_once(db, [found.schedule.id], now_ms, look_ahead_ms=0)
+        _plan_overdue(db, [found.schedule.id], now_ms)
         found = _read(db, [key])[0][key]
     return remove_schedule(db, key, now_ms, by)
+
+
+def _plan_overdue(db: Db, schedule_ids: Sequence[ScheduleId], now_ms: int) -> None:
+    """Let the ledger have times that have come, whoever was to hand them over."""
+    plan_at_once(db, schedule_ids, now_ms, look_ahead_ms=0)
+    plan_dispatches(db, schedule_ids, now_ms)
 
 
 def remove_schedule(db: Db, key: ScheduleKey, now_ms: int, by: str) -> Schedule:
     """Delete a schedule that is there, whatever is due of it."""
     stored, numbers = _read(db, [key])
     found = stored[key]
-    withdraw(db, {found.schedule.id: Why("withdrawn: schedule deleted", by)}, extras=True)
+    why = {found.schedule.id: Why("withdrawn: schedule deleted", by)}
+    withdraw(db, why, posted=_posted([found.schedule]), extras=True)
     rows.remove(db, list(numbers.values()))
     table = db.tables.resources
     db.connection.execute(delete(table).where(table.c.id == found.schedule.id))
@@ -224,7 +246,8 @@ class _Batch:
         }
         if not whys:
             return []
-        times = withdraw(db, whys)
+        old = [each.before for each in self._after.values() if each.schedule.id in whys]
+        times = withdraw(db, whys, posted=_posted(each for each in old if each is not None))
         for edit in self._after.values():
             if edit.resumes and edit.before is not None:
                 write_pause(db, edit.before, now_ms)
@@ -258,9 +281,14 @@ class _Batch:
 def _plan_again(db: Db, edits: Iterable[Edit], now_ms: int) -> None:
     """Hand over what was withdrawn and had come, before what is still to come."""
     entries: list[ledger.Entry] = []
+    posts: list[ledger.Entry] = []
     jobs: list[NewJob] = []
     for edit in [each for each in edits if each.again]:
         key = key_of(edit.schedule)
+        if edit.schedule.definition.hand_over == "http":
+            policies = policies_text(edit.schedule.definition.policies)
+            posts += dispatch_entries(key, policies, edit.again, now_ms)
+            continue
         own = [
             ledger.entry_of(each, key, now_ms, JobId(job_id))
             for each, job_id in zip(edit.again, new_ids("job_", len(edit.again)), strict=True)
@@ -269,6 +297,12 @@ def _plan_again(db: Db, edits: Iterable[Edit], now_ms: int) -> None:
         jobs += jobs_of(db, edit.schedule, own)
     if entries:
         hand_over(db.at(now_ms), entries, jobs)
+    ledger.write(db, posts)
+
+
+def _posted(schedules: Iterable[Schedule]) -> list[ScheduleId]:
+    """Those whose times ticks post."""
+    return [each.id for each in schedules if each.definition.hand_over == "http"]
 
 
 def _read(
@@ -313,11 +347,18 @@ def _count_runs(db: Db, found: dict[ScheduleKey, Stored]) -> None:
 
 
 def _held(db: Db, scopes: set[str]) -> Counter[str]:
-    """How many schedules each scope has."""
+    """How many schedules each scope has that is to get another; nobody adds to them meanwhile.
+
+    After the rows that stand already: whoever has this guard has no more of them to wait for.
+    """
+    limited = sorted(scope for scope in scopes if scope != "system")
+    if not limited:
+        return Counter()
+    db.dialect.guard_scopes(db.connection, db.tables, limited)
     table = db.tables.resources
     statement = (
         select(table.c.scope, func.count())
-        .where(table.c.collection == SCHEDULES, table.c.scope.in_(sorted(scopes)))
+        .where(table.c.collection == SCHEDULES, table.c.scope.in_(limited))
         .group_by(table.c.scope)
     )
     return Counter(dict(db.connection.execute(statement).all()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,9 @@ class SqliteDialect:
 
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
         """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
+
+    def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
+        """Nothing to do either."""
 
     def insert(self, table: Table) -> Any:
         """An INSERT that knows `on_conflict_do_update`."""

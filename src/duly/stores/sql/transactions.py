@@ -23,7 +23,7 @@ from duly.clock import Clock
 from duly.errors import BackendUnavailable
 from duly.job_store import Wake
 from duly.stores.sql import migrate
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.foreign import join_transaction
 from duly.stores.sql.options import SqlOptions
@@ -115,8 +115,8 @@ class Transactions:
             try:
                 with self._turn, self._engine.begin() as connection:
                     result = verb(self._db(connection), *args, **kwargs)
-            except DBAPIError as error:
-                if attempt + 1 < RACES and self._dialect.is_race(error):
+            except (DBAPIError, LostRace) as error:
+                if attempt + 1 < RACES and self._is_race(error):
                     continue
                 raise unavailable(error, self._dialect, self._url) from error
             except SQLAlchemyError as error:
@@ -124,6 +124,9 @@ class Transactions:
             self._dialect.after_commit(self._engine)
             return result
         raise AssertionError("the last attempt returns or raises")
+
+    def _is_race(self, error: DBAPIError | LostRace) -> bool:
+        return isinstance(error, LostRace) or self._dialect.is_race(error)
 
     def _db(self, connection: Connection, *, is_foreign: bool = False) -> Db:
         fixed = None if self._clock is None else to_ms(self._clock.now())
@@ -145,14 +148,18 @@ class Transactions:
                 # A savepoint, so that losing a race cannot abort what the caller has done.
                 with connection.begin_nested():
                     return verb(self._db(connection, is_foreign=True), *args, **kwargs)
-            except DBAPIError as error:
-                if attempt + 1 == RACES or not self._dialect.is_race(error):
+            except (DBAPIError, LostRace) as error:
+                if attempt + 1 == RACES or not self._is_race(error):
                     raise unavailable(error, self._dialect, self._url) from error
         raise AssertionError("the last attempt returns or raises")
 
 
-def unavailable(error: SQLAlchemyError, dialect: Dialect, url: URL) -> BackendUnavailable:
+def unavailable(
+    error: SQLAlchemyError | LostRace, dialect: Dialect, url: URL
+) -> BackendUnavailable:
     """A driver's error as ours, without its SQL and parameters, which may hold secrets."""
+    if isinstance(error, LostRace):
+        return BackendUnavailable(f"{error}, {RACES} times in turn; ask again")
     cause: BaseException | None = error
     lost = False
     if isinstance(error, DBAPIError):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import select
 
 from duly.errors import BackendUnavailable
@@ -225,12 +226,27 @@ def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
         schedule_ids=sorted({pair[0] or "" for pair in pairs}),
         ids=[pair[1] for pair in pairs],
     )
-    schedule_ids = sorted(freed.scalars())
-    line = _line(db, schedule_ids)
-    firsts = {schedule_id: each[0].job_id for schedule_id, each in line.items()}
+    firsts = _firsts(db, sorted(freed.scalars()))
     if firsts:
         _take(db, firsts)
         queue(db, list(firsts.values()))
+
+
+def _firsts(db: Db, schedule_ids: Sequence[str]) -> dict[str, JobId]:
+    """The first in line of each schedule that has a line, however long it is.
+
+    Asked for one by one inside the statement: of a first that goes while we wait for its row, the
+    next takes the place.
+    """
+    if not schedule_ids:
+        return {}
+    rows = db.run(
+        "SELECT r.schedule_id, (SELECT j.id FROM {p}jobs j WHERE j.in_line = 1 "
+        "AND j.schedule_id = r.schedule_id ORDER BY j.run_at_ms, j.nominal_ms, j.id LIMIT 1 "
+        f"{{lock}}) FROM {db.dialect.records(db.tables.running)}",
+        rows=msgspec.json.encode([{"schedule_id": each} for each in schedule_ids]).decode(),
+    )
+    return {row[0]: row[1] for row in tuples(rows) if row[1] is not None}
 
 
 def queue(db: Db, job_ids: Sequence[JobId]) -> None:

@@ -1,15 +1,17 @@
 """Stations 3 to 5: taking back what was planned and has not begun, and what a pause swallowed.
 
-The writer of a schedule holds its index row, so no planner is at work on it; then come the jobs by
-their ids, then the ledger: the lock order everywhere.
+The writer of a schedule holds its index row, so no planner and no tick plans it; then come the jobs
+by their ids, then the ledger: the lock order everywhere.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from duly.dispatch_store import Dispatching
+from duly.dispatching import Fate
 from duly.jobs import JobId, JobState
 from duly.ledger import OccurrenceState
 from duly.occurrences import trigger_text
@@ -21,6 +23,7 @@ from duly.stores.spans import in_the_way, span_until, spans_left
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.dispatch_rows import COLUMNS, change_of, write_changes
 from duly.stores.sql.job_events import move
 
 Withdrawn = dict[ScheduleId, list[int]]
@@ -34,11 +37,20 @@ class Why(NamedTuple):
     by: str
 
 
-def withdraw(db: Db, schedules: Mapping[ScheduleId, Why], *, extras: bool = False) -> Withdrawn:
+def withdraw(
+    db: Db,
+    schedules: Mapping[ScheduleId, Why],
+    *,
+    posted: Collection[ScheduleId] = (),
+    extras: bool = False,
+) -> Withdrawn:
     """Cancel unstarted jobs of schedules; gives the times that are open again.
 
-    What somebody asked for by hand stays, unless `extras` are to go too.
+    Of those that ticks post, `posted`, also what no tick has posted yet. What somebody asked for
+    by hand stays, unless `extras` are to go too.
     """
+    # Before the jobs: who fires a dispatch holds its row, and may then ask for a job's.
+    times = _withdraw_posts(db, schedules, posted)
     found: list[tuple[JobId, ScheduleId, int, str | None]] = []
     for chunk in chunks(sorted(schedules)):
         rows = db.run(
@@ -49,7 +61,6 @@ def withdraw(db: Db, schedules: Mapping[ScheduleId, Why], *, extras: bool = Fals
         )
         found += [row for row in tuples(rows) if extras or row[3] not in (RUN_NOW, BACKFILL)]
     by_why: dict[Why, list[JobId]] = defaultdict(list)
-    times: Withdrawn = defaultdict(list)
     for job_id, schedule_id, nominal_ms, reason in found:
         by_why[schedules[schedule_id]].append(job_id)
         if reason not in (RUN_NOW, BACKFILL):
@@ -60,6 +71,26 @@ def withdraw(db: Db, schedules: Mapping[ScheduleId, Why], *, extras: bool = Fals
         ledger.end_planned(db, ids, OccurrenceState.WITHDRAWN, why.reason)
     for ended in chunks([(each[1], each[0]) for each in found]):
         turns.give_back(db, ended)
+    return times
+
+
+def _withdraw_posts(
+    db: Db, schedules: Mapping[ScheduleId, Why], posted: Collection[ScheduleId]
+) -> Withdrawn:
+    """Take back dispatches that nobody has posted: a claim is counted as a post."""
+    times: Withdrawn = defaultdict(list)
+    changes = []
+    for chunk in chunks(sorted(posted)):
+        found = db.run(
+            f"SELECT {COLUMNS} FROM {{p}}occurrences WHERE schedule_id IN :ids "
+            "AND state = 'dispatching' AND tries = 0 ORDER BY schedule_id, nominal_ms {lock}",
+            ids=list(chunk),
+        )
+        for each in map(Dispatching._make, tuples(found)):
+            fate = Fate(OccurrenceState.WITHDRAWN, schedules[each.schedule_id].reason)
+            changes.append(change_of(each, fate, 0))
+            times[each.schedule_id].append(each.nominal_ms)
+    write_changes(db, changes)
     return times
 
 

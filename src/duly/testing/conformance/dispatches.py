@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duly.testing.conformance.dispatch_claims import DispatchClaimCases
+from duly.testing.conformance.dispatch_edits import DispatchEditCases
 from duly.testing.conformance.dispatch_ends import DispatchEndCases, NotFoundCases
 from duly.testing.conformance.dispatch_fires import FireCases
 from duly.testing.conformance.dispatch_leases import DispatchLeaseCases
@@ -12,6 +13,7 @@ from duly.testing.conformance.dispatch_turns import FireKeyCases, FireTurnCases
 class DispatchConformance(
     DispatchClaimCases,
     DispatchLeaseCases,
+    DispatchEditCases,
     DispatchEndCases,
     NotFoundCases,
     FireCases,

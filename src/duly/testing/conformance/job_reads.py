@@ -6,7 +6,7 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
-from duly.job_store import JobCount, JobFilter, QueueSettings
+from duly.job_store import JobCount, JobFilter, JobRefused, QueueSettings
 from duly.jobs import JobId, JobState
 from duly.outcomes import LEASE_EXPIRED, Failed, Released, Succeeded
 from duly.store import MAX_PAGE, Store
@@ -53,6 +53,16 @@ def _long_life() -> list[JobEvent]:
 
 class JobReadCases(StoreConformance):
     """get_job(), list_jobs(), count_jobs(), job_events(), job_attempts(), and queues."""
+
+    @case
+    @pytest.mark.parametrize("name", ["a\0b", "a\ud800"], ids=["nul", "half"])
+    async def test_what_no_id_can_be_is_nobody(self, store: Store, name: str) -> None:
+        await insert(store, a_job())
+        nobody = JobId(name)
+        assert await store.get_job(nobody) is None
+        for wish in (store.cancel_job, store.retry_job, store.delete_job):
+            assert await wish(nobody) == JobRefused(nobody, None)
+        assert (await store.job_events(nobody), await store.job_attempts(nobody)) == ([], [])
 
     @case
     async def test_absent_jobs_are_none(self, store: Store) -> None:

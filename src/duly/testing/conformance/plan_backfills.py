@@ -302,3 +302,20 @@ class BackfillCases(StoreConformance):
         report = await fill(store, START_MS + HOUR_MS, START_MS + 2 * HOUR_MS + 1)
         assert report.planned == 2
         assert await store.list_rows() == []
+
+    @case
+    async def test_quarantined_times_are_backfilled_when_they_can_be(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A timeout that no job can have is found when the time comes."""
+        endless = Policies(timeout_ms=300 * 24 * HOUR_MS)
+        await put(store, a_write(definition=a_definition(policies=endless)))
+        await next_hour(store, clock)
+        hour = (START_MS + HOUR_MS, START_MS + HOUR_MS + 1)
+        with pytest.raises(InvalidInput):
+            await fill(store, *hour)
+        assert await states(store) == ["quarantined"]
+        await put(store, a_write())
+        assert await fill(store, *hour) == BackfillReport(1, 0, None)
+        assert await states(store) == ["planned"]
+        assert await fill(store, *hour) == BackfillReport(0, 1, None)
