@@ -11,6 +11,7 @@ from duly.principals import Principal
 from duly.resources import ScheduleCollection
 from duly.schedules import Policies
 from duly.scopes import user
+from duly.server.operations import OPERATIONS
 from duly.triggers import weekly
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, Reply, Site
@@ -174,6 +175,23 @@ def test_without_a_principal_or_without_authenticate_it_is_401(serve: Serve, sit
         ask(closed, "POST", body=DIGEST),
     ):
         assert (reply.status, reply.body) == (401, {"error": "unauthorized"})
+
+
+def test_a_principal_of_nobody_is_not_the_system(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = serve(mail(), authenticate=lambda _: Principal())
+    known = {"flow": "mail", "name": "digest"}
+    mine = [each for each in OPERATIONS if "/my/" in each.path]
+    assert len(mine) == 10
+    for each in mine:
+        body = DIGEST if each.method == "POST" else None
+        reply = site.ask(each.method, each.path.format(**known), body, {})
+        assert (reply.status, reply.body) == (401, {"error": "unauthorized"}), each.id
+    assert site.ask("GET", "/api/nothing", headers={}).status == 401
+    assert site.run(site.app.store.list_schedules("mail", "system")) == []
+    told = [getattr(each, "event", "") for each in caplog.records]
+    assert told.count("http.authenticate_system") == 1
 
 
 def test_unknown_flow_is_not_found_to_somebody_known(site: Site) -> None:
