@@ -22,7 +22,7 @@ from duly.principals import Principal
 from duly.redaction import is_masked
 from duly.resources import ScheduleCollection, ScopedSchedules
 from duly.schedule_views import secrets_of
-from duly.schedules import Schedule
+from duly.schedules import Definition, Schedule
 from duly.server import shapes
 from duly.server.routing import decoded
 from duly.server.views import history_of, preview_of, view_of
@@ -32,6 +32,8 @@ from duly.triggers.instants import STORED_FROM_MS, from_ms, to_ms
 
 T = TypeVar("T")
 MAX_PREVIEW = 100
+_RUN = frozenset({"input", "trigger", "max_runs"})
+"""How an action is run; a change without them can only stop it, let it go on, or say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,8 @@ class UserApi:
 
     def _mine(self, call: UserCall) -> ScopedSchedules:
         flow, who = call.flow, call.principal
-        collection = ScheduleCollection(
+        kind = ScheduleCollection if self._allowed is None else _OfAllowed
+        collection = kind(
             call.store,
             flow.name,
             limits=flow.limits,
@@ -202,6 +205,20 @@ class UserApi:
 
     def _may_schedule(self, flow: Flow, action: str) -> bool:
         return self._allowed is None or f"{flow.name}.{action}" in self._allowed
+
+
+class _OfAllowed(ScheduleCollection):
+    """Where an allow-list stands: a schedule of another action can be stopped, not redirected."""
+
+    def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
+        # Here and not before the write, so that it is asked of the version that is replaced.
+        is_theirs = old is None or self.actions is None or old.action in self.actions
+        if old is not None and not is_theirs and "action" not in words and words.keys() & _RUN:
+            raise InvalidInput(
+                f"action {old.action!r} is not one that users may schedule; this schedule can be "
+                "paused, resumed and deleted"
+            )
+        return super().definition(words, old)
 
 
 def _check_written(given: Any) -> None:

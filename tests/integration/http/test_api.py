@@ -313,3 +313,33 @@ def test_a_schedule_of_the_application_is_seen_by_its_owner(site: Site) -> None:
     policies = Policies(overlap="allow")
     site.run(mine.create("k", "0 9 * * *", action="purge", policies=policies))
     assert ask(site, "GET", "/k").body["action"] == "purge"
+
+
+def test_a_schedule_of_an_action_not_theirs_is_stopped_but_not_changed(site: Site) -> None:
+    mine = ScheduleCollection(site.app.store, "mail").of(user("ada"))
+    made = site.run(mine.create("k", "0 9 * * *", action="purge", max_runs=5))
+    for change in (
+        {"input": {"to": "eve"}},
+        {"trigger": "0 * * * *", "note": "sooner"},
+        {"maxRuns": None},
+        {"action": "purge", "trigger": "0 * * * *"},
+    ):
+        refused = ask(site, "PATCH", "/k", change)
+        assert (refused.status, refused.error) == (400, "invalid_schedule")
+        assert "purge" in refused.body["message"]
+    kept = site.run(mine.get("k"))
+    assert kept is not None
+    assert (kept.version, kept.definition) == (made.version, made.definition)
+    assert ask(site, "PATCH", "/k", {"description": "clean up"}).status == 200
+    assert ask(site, "POST", "/k/pause", {"note": "not now"}).body["state"] == "paused"
+    assert ask(site, "POST", "/k/resume").body["state"] == "active"
+    theirs = {"action": "send", "input": {"to": "ada"}, "trigger": "0 * * * *"}
+    assert ask(site, "PATCH", "/k", theirs).body["action"] == "send"
+    assert ask(site, "DELETE", "/k").status == 204
+
+
+def test_without_an_allow_list_a_schedule_of_a_lost_action_can_be_changed(serve: Serve) -> None:
+    site = serve(mail(), authenticate=by_token)
+    mine = ScheduleCollection(site.app.store, "mail").of(user("ada"))
+    site.run(mine.create("k", "0 9 * * *", action="renamed"))
+    assert ask(site, "PATCH", "/k", {"trigger": "0 * * * *"}).status == 200
