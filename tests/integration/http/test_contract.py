@@ -225,6 +225,24 @@ def test_the_same_key_is_dispatched_once_for_its_schedule_time_or_not(site: Site
     assert len(site.jobs()) == 2
 
 
+def test_a_key_reaches_no_further_than_its_schedule(serve: Serve) -> None:
+    site = serve(mail())
+    said = {"action": "send", "input": {"to": "ada"}, "policies": ALLOW}
+    every = [("ada", "digest"), ("bob", "digest"), ("bob", "news")]
+    for who, name in every:
+        mine = ScheduleCollection(site.app.store, "mail").of(user(who), workspace="acme")
+        site.run(mine.create(name, "0 9 * * *", **said))  # type: ignore[arg-type]
+    day = {"idempotencyKey": "2026-10-05"}
+    first = [site.dispatch(f"{who}/{name}", day).status for who, name in every]
+    again = [site.dispatch(f"{who}/{name}", day).body["status"] for who, name in every]
+    assert (first, again) == ([202] * 3, ["duplicate"] * 3)
+    jobs = site.jobs()
+    assert [(job.scope, job.workspace) for job in jobs] == [
+        (f"user:{who}", "acme") for who, _ in every
+    ]
+    assert all("2026-10-05" in str(job.metadata) for job in jobs)
+
+
 def test_requests_without_a_time_or_key_are_never_duplicates(site: Site) -> None:
     """Even in one millisecond: the clock stands still here."""
     assert [site.dispatch("u_1/digest").status for _ in range(3)] == [202] * 3
