@@ -100,9 +100,10 @@ class Dispatcher:
 
     async def _dispatched(self, store: Store, dispatch: Dispatch) -> Answer:
         flow, target, asked = dispatch.flow, dispatch.target, dispatch.asked
-        stored = await find_stored(
-            store, flow.name, target, self._options.parse_id, dispatch.admission.principal
-        )
+        # A static schedule has one id, whatever a parser would make of it.
+        parse_id = self._options.parse_id if static_of(flow, target) is None else None
+        by = dispatch.admission.principal
+        stored = await find_stored(store, flow.name, target, parse_id, by)
         identity = unstored_id(flow.name, target) if stored is None else stored.id
         is_claimed = await self._is_claimed(store, identity, dispatch)
         resolved = await self._resolved(dispatch, stored, identity)
