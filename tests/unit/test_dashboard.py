@@ -172,6 +172,19 @@ def test_wrong_passwords_are_counted_and_names_not_kept(visitor: Visitor) -> Non
     assert {each.by for each in visitor.audit()} == {"(unknown)"}
 
 
+def test_wrong_passwords_at_the_same_time_are_counted_too(visitor: Visitor) -> None:
+    async def guess() -> list[int]:
+        transport = httpx.ASGITransport(visitor.http.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            guesses = [{"name": "ada", "password": f"guess-{n}"} for n in range(40)]
+            answers = await asyncio.gather(*(http.post("/sign-in", data=each) for each in guesses))
+            return [answer.status_code for answer in answers]
+
+    codes = asyncio.run(guess())
+    assert set(codes) == {401, 429}
+    assert codes.count(401) <= 5 + 2
+
+
 @pytest.mark.parametrize(
     "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}]
 )
