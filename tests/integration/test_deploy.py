@@ -27,6 +27,7 @@ from duly.jobs import WorkerId
 from duly.outcomes import Succeeded, decide
 from duly.server.dashboard import dashboard_app
 from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -41,6 +42,7 @@ MANIFESTS = [
     for each in yaml.safe_load_all(file.read_text())
 ]
 WORKLOADS = [each for each in MANIFESTS if each["kind"] in ("Deployment", "Job")]
+PLAIN = {"DULY_TRUSTED_PROXIES"}
 SETTINGS = set(re.findall(r'"(DULY_[A-Z_]+)"', (ROOT / "src/duly/settings.py").read_text()))
 
 
@@ -242,7 +244,11 @@ def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     for variable in container["env"]:
         assert variable["name"] in SETTINGS
-        assert variable["valueFrom"]["secretKeyRef"]["name"] == "duly", "no secret in the file"
+        if "value" in variable:
+            assert Settings.from_environment({variable["name"]: variable["value"]}) != Settings()
+            assert variable["name"] in PLAIN, "no secret in the file"
+        else:
+            assert variable["valueFrom"]["secretKeyRef"]["name"] == "duly"
     if workload["kind"] == "Job":
         assert container["args"] == ["schema", "upgrade", "$(DULY_URL)"]
         return
