@@ -267,6 +267,19 @@ def test_forms_have_bounds(visitor: Visitor) -> None:
     assert answer.status_code == 400
 
 
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00+14:00", "0001-01-01T00:00", "9999-12-31T23:59-23:59"]
+)
+def test_times_at_the_edge_of_the_calendar_are_refused(visitor: Visitor, at: str) -> None:
+    visitor.become(0)
+    mine = ScheduleCollection(visitor.app.store, "crm").of(user("ada"))
+    asyncio.run(mine.create("k", cron("0 9 * * *", tz="Asia/Tokyo"), action="send", input={}))
+    key = {"flow": "crm", "scope": "user:ada", "name": "k"}
+    answer = visitor.http.get("/schedule", params=key | {"at": at})
+    assert answer.status_code == 400
+    assert visitor.http.get("/schedule", params=key | {"at": "0001-01-03"}).status_code == 200
+
+
 def test_dashboard_can_be_mounted_under_a_path() -> None:
     app = an_app()
     asyncio.run(a_dead_job(app))
