@@ -235,6 +235,17 @@ def test_the_image_runs_as_nobody_and_is_asked_how_it_is() -> None:
     compile(json.loads(probe)[2], "probe", "exec")
 
 
+def test_a_container_that_runs_another_command_answers_its_health_check() -> None:
+    text = (ROOT / "docs/operating/deploy.md").read_text()
+    asked = re.search(r"'http://([0-9.:]+)/healthz'", IMAGE)
+    assert asked is not None
+    runs = re.findall(r"\$ docker run .*? reminders:1\.0\.0 (.*)", text)
+    others = [shlex.split(each) for each in runs]
+    assert others
+    for words in others:
+        assert leaf(words).params["health"] == asked[1]
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
 def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
     pod = workload["spec"]["template"]["spec"]
