@@ -339,6 +339,14 @@ def test_unknown_actions_are_refused(visitor: Visitor) -> None:
     assert "did you mean" in visitor.http.get("/schedules").text
 
 
+def test_an_input_nested_too_deep_is_refused(visitor: Visitor) -> None:
+    visitor.become(0)
+    fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
+    fields |= {"rule": "0 9 * * *", "action": "crm.send", "input": "[" * 5_000 + "]" * 5_000}
+    assert visitor.http.post("/schedules/create", data=fields).status_code == 303
+    assert "not JSON" in visitor.http.get("/schedules").text
+
+
 def test_words_of_users_are_escaped(visitor: Visitor) -> None:
     evil = "<script>alert(1)</script>"
     collection = ScheduleCollection(visitor.app.store, "crm")

@@ -23,6 +23,7 @@ from duly.redaction import is_masked
 from duly.resources import ScheduleCollection, ScopedSchedules
 from duly.schedule_views import secrets_of
 from duly.schedules import Definition, Schedule
+from duly.scopes import check_name
 from duly.server import shapes
 from duly.server.routing import decoded
 from duly.server.views import history_of, preview_of, view_of
@@ -65,6 +66,15 @@ class UserCall:
             raise refusal(400, "invalid_schedule_id")
         return name
 
+    @property
+    def after(self) -> str:
+        """The name behind which a page begins."""
+        after = self.query.get("after", "")
+        try:
+            return after and check_name("after", after)
+        except InvalidInput as error:
+            raise refusal(400, "invalid_query", str(error)) from None
+
     def redact(self, schedule: Schedule) -> Collection[str]:
         """Names that the schedule's action calls secret."""
         action = self.flow.actions.get(schedule.definition.action)
@@ -104,7 +114,7 @@ class UserApi:
     async def list_mine(self, call: UserCall) -> Answer:
         """One page by name."""
         limit = call.number("limit", 100, MAX_PAGE)
-        found = await self._mine(call).list(after=call.query.get("after", ""), limit=limit)
+        found = await self._mine(call).list(after=call.after, limit=limit)
         now_ms = await call.store.now_ms()
         following = found[-1].name if len(found) == limit else None
         return Answer(

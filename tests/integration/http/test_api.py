@@ -255,7 +255,16 @@ def test_a_change_is_checked_against_what_stays(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["?limit=0", "?limit=1001", "?limit=x", "?limit=%C2%B2", "?limit=99999999999"]
+    "path",
+    [
+        "?limit=0",
+        "?limit=1001",
+        "?limit=x",
+        "?limit=%C2%B2",
+        "?limit=99999999999",
+        "?after=%00",
+        f"?after={'a' * 5_000}",
+    ],
 )
 def test_a_bad_query_is_refused(site: Site, path: str) -> None:
     assert ask(site, "GET", path).error == "invalid_query"
