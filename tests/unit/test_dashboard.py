@@ -309,8 +309,18 @@ def test_development_needs_no_sign_in_but_this_machine() -> None:
         assert answer.status_code == 403
         fields = {"name": "a", "csrf": visitor.token()}
         assert visitor.http.post("/queue/pause", data=fields).status_code == 303
-        other = visitor.http.get("/", headers={"host": "evil.example"})
-        assert other.status_code == 403
+        for host in (
+            "evil.example",
+            "{x}.evil.example",
+            'a"b.evil.example:8787',
+            "127.0.0.1#@evil.example",
+            "[::1].evil.example",
+            "",
+        ):
+            other = visitor.http.get("/", headers={"host": host})
+            assert other.status_code == 403, host
+        for host in ("localhost", "localhost:8787", "127.0.0.1:1", "[::1]", "[::1]:8787"):
+            assert visitor.http.get("/", headers={"host": host}).status_code == 200, host
 
 
 def test_schedule_is_made_changed_and_deleted(visitor: Visitor) -> None:
