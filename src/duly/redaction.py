@@ -12,15 +12,12 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
-from urllib.parse import quote
 
 from duly.jobs import MAX_ERROR_CHARACTERS
+from duly.known_secrets import CUT, MIN_SECRET, KnownSecrets
 from duly.secret_names import EVERY, is_secret, joined
 
 REDACTED = "[redacted]"
-CUT = "…"
-MIN_SECRET = 4
-"""Shorter values are not looked for elsewhere: they would be found in every other word."""
 MAX_DEPTH = 32
 MAX_PARSED = 1_000_000
 MAX_SCANNED = 20_000
@@ -118,11 +115,8 @@ class _View:
         # A fifth for brackets, and for marks where something was left out.
         self._room = limit - limit // 5
         self._limit = limit
-        self._forms: dict[str, set[str]] = {}
-        for secret in secrets:
-            if len(secret) >= MIN_SECRET and secret != REDACTED:
-                for form in _written(secret):
-                    self._forms.setdefault(form[:MIN_SECRET], set()).add(form)
+        known = (each for each in secrets if len(each) >= MIN_SECRET and each != REDACTED)
+        self._known = KnownSecrets(known)
 
     def value(self, value: object, depth: int) -> object:
         self._room -= 2
@@ -181,7 +175,7 @@ class _View:
         if EVERY in self._names and isinstance(value, str | int | float):
             return REDACTED
         if isinstance(value, str):
-            return _replaced(value, sorted(self._known(value)))
+            return _replaced(value, sorted(self._known.spans(value)))
         if isinstance(value, dict | list) and depth >= MAX_DEPTH:
             return CUT
         if isinstance(value, dict):
@@ -201,19 +195,7 @@ class _View:
             text = text[:MAX_SCANNED]
             # The last word may be half of something.
             text = text[: max(text.rfind(" "), MAX_SCANNED // 2)] + CUT
-        return _replaced(text, sorted([*self._known(text), *_suspect(text, self._names)]))
-
-    def _known(self, text: str) -> Iterator[tuple[int, int]]:
-        if not self._forms:
-            return
-        for start in range(len(text) - MIN_SECRET + 1):
-            for form in self._forms.get(text[start : start + MIN_SECRET], ()):
-                # Somebody may have cut the text in the middle of a secret.
-                is_end = len(text) - start <= len(form)
-                if text.startswith(form, start) or (
-                    is_end and form.startswith(text[start:].rstrip(CUT))
-                ):
-                    yield start, min(start + len(form), len(text))
+        return _replaced(text, sorted([*self._known.spans(text), *_suspect(text, self._names)]))
 
 
 def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
@@ -289,17 +271,6 @@ def _guessed(text: str) -> Iterator[str]:
         secret = match[match.lastindex or 0]
         if len(secret := secret.partition(":")[2] or secret) >= MIN_GUESSED:
             yield secret
-
-
-def _written(secret: str) -> set[str]:
-    """A secret as it stands in text, in JSON, in a repr and in an address."""
-    return {
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1],
-        quote(secret, safe="", errors="replace"),
-    }
 
 
 def _parsed(text: str) -> object:

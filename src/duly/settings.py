@@ -6,6 +6,7 @@ with the name of its variable, before anything else starts.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Literal, cast, get_args
 from duly.errors import InvalidInput
 
 Zones = Literal["any", "utc"]
+THIS_MACHINE = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,9 @@ class Settings:
     """DULY_SESSION_SECRET: signs sign-ins; empty: a new one whenever the process starts."""
     metrics_token: str = field(default="", repr=False)
     """DULY_METRICS_TOKEN: lets a scraper read the metrics; empty: operators only."""
+    trusted_proxies: tuple[str, ...] = THIS_MACHINE
+    """DULY_TRUSTED_PROXIES: whose word is taken for who calls and whether by HTTPS
+    (`X-Forwarded-For`, `X-Forwarded-Proto`): addresses or networks, by commas."""
 
     dispatch_secrets: tuple[str, ...] = field(default=(), repr=False)
     """Who holds one may dispatch and tick; the first is the one a tick sends."""
@@ -46,11 +51,21 @@ class Settings:
                 "`openssl rand -base64 32`, or leave the variable away to stay closed"
             )
 
+        for each in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(each)
+            except ValueError:
+                raise InvalidInput(
+                    f"trusted_proxies (DULY_TRUSTED_PROXIES) has {each!r}; allowed: addresses and "
+                    "networks, such as 10.1.2.3 or 10.0.0.0/8"
+                ) from None
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Settings from DULY_* variables; absent ones keep their defaults."""
         found = os.environ if environment is None else environment
         secrets = found.get("DULY_DISPATCH_SECRETS")
+        proxies = found.get("DULY_TRUSTED_PROXIES")
         return cls(
             zones=cast(Zones, found.get("DULY_ZONES", "any").lower()),
             url=found.get("DULY_URL") or None,
@@ -59,4 +74,9 @@ class Settings:
             operators=found.get("DULY_OPERATORS", ""),
             session_secret=found.get("DULY_SESSION_SECRET", ""),
             metrics_token=found.get("DULY_METRICS_TOKEN", ""),
+            trusted_proxies=THIS_MACHINE if proxies is None else _listed(proxies),
         )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))

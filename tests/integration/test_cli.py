@@ -131,6 +131,10 @@ def test_why(filled: str) -> None:
     text = told(filled, "schedules", "why", DIGEST, "--at", "2026-03-02T13:30:00Z")
     assert text.startswith("not a time\n")
     assert "the one before is Mon 2026-03-02 14:00 +0100" in text
+    for edge in ("0001-01-01T00:00+14:00", "9999-12-31T23:59-23:59"):
+        refused = duly(filled, "schedules", "why", DIGEST, "--at", edge)
+        assert (refused.exit_code, refused.stderr[:6]) == (2, "error:")
+        assert "calendar" in refused.stderr
     wrong = duly(filled, "schedules", "why", DIGEST, "--at", "yesterday")
     assert (wrong.exit_code, "ISO-8601" in wrong.stderr) == (2, True)
 

@@ -27,6 +27,7 @@ from duly.jobs import WorkerId
 from duly.outcomes import Succeeded, decide
 from duly.server.dashboard import dashboard_app
 from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -41,6 +42,7 @@ MANIFESTS = [
     for each in yaml.safe_load_all(file.read_text())
 ]
 WORKLOADS = [each for each in MANIFESTS if each["kind"] in ("Deployment", "Job")]
+PLAIN = {"DULY_TRUSTED_PROXIES"}
 SETTINGS = set(re.findall(r'"(DULY_[A-Z_]+)"', (ROOT / "src/duly/settings.py").read_text()))
 
 
@@ -233,6 +235,17 @@ def test_the_image_runs_as_nobody_and_is_asked_how_it_is() -> None:
     compile(json.loads(probe)[2], "probe", "exec")
 
 
+def test_a_container_that_runs_another_command_answers_its_health_check() -> None:
+    text = (ROOT / "docs/operating/deploy.md").read_text()
+    asked = re.search(r"'http://([0-9.:]+)/healthz'", IMAGE)
+    assert asked is not None
+    runs = re.findall(r"\$ docker run .*? reminders:1\.0\.0 (.*)", text)
+    others = [shlex.split(each) for each in runs]
+    assert others
+    for words in others:
+        assert leaf(words).params["health"] == asked[1]
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
 def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
     pod = workload["spec"]["template"]["spec"]
@@ -242,7 +255,11 @@ def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     for variable in container["env"]:
         assert variable["name"] in SETTINGS
-        assert variable["valueFrom"]["secretKeyRef"]["name"] == "duly", "no secret in the file"
+        if "value" in variable:
+            assert Settings.from_environment({variable["name"]: variable["value"]}) != Settings()
+            assert variable["name"] in PLAIN, "no secret in the file"
+        else:
+            assert variable["valueFrom"]["secretKeyRef"]["name"] == "duly"
     if workload["kind"] == "Job":
         assert container["args"] == ["schema", "upgrade", "$(DULY_URL)"]
         return

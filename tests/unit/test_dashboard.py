@@ -172,6 +172,19 @@ def test_wrong_passwords_are_counted_and_names_not_kept(visitor: Visitor) -> Non
     assert {each.by for each in visitor.audit()} == {"(unknown)"}
 
 
+def test_wrong_passwords_at_the_same_time_are_counted_too(visitor: Visitor) -> None:
+    async def guess() -> list[int]:
+        transport = httpx.ASGITransport(visitor.http.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            guesses = [{"name": "ada", "password": f"guess-{n}"} for n in range(40)]
+            answers = await asyncio.gather(*(http.post("/sign-in", data=each) for each in guesses))
+            return [answer.status_code for answer in answers]
+
+    codes = asyncio.run(guess())
+    assert set(codes) == {401, 429}
+    assert codes.count(401) <= 5 + 2
+
+
 @pytest.mark.parametrize(
     "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}]
 )
@@ -254,6 +267,19 @@ def test_forms_have_bounds(visitor: Visitor) -> None:
     assert answer.status_code == 400
 
 
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00+14:00", "0001-01-01T00:00", "9999-12-31T23:59-23:59"]
+)
+def test_times_at_the_edge_of_the_calendar_are_refused(visitor: Visitor, at: str) -> None:
+    visitor.become(0)
+    mine = ScheduleCollection(visitor.app.store, "crm").of(user("ada"))
+    asyncio.run(mine.create("k", cron("0 9 * * *", tz="Asia/Tokyo"), action="send", input={}))
+    key = {"flow": "crm", "scope": "user:ada", "name": "k"}
+    answer = visitor.http.get("/schedule", params=key | {"at": at})
+    assert answer.status_code == 400
+    assert visitor.http.get("/schedule", params=key | {"at": "0001-01-03"}).status_code == 200
+
+
 def test_dashboard_can_be_mounted_under_a_path() -> None:
     app = an_app()
     asyncio.run(a_dead_job(app))
@@ -283,8 +309,18 @@ def test_development_needs_no_sign_in_but_this_machine() -> None:
         assert answer.status_code == 403
         fields = {"name": "a", "csrf": visitor.token()}
         assert visitor.http.post("/queue/pause", data=fields).status_code == 303
-        other = visitor.http.get("/", headers={"host": "evil.example"})
-        assert other.status_code == 403
+        for host in (
+            "evil.example",
+            "{x}.evil.example",
+            'a"b.evil.example:8787',
+            "127.0.0.1#@evil.example",
+            "[::1].evil.example",
+            "",
+        ):
+            other = visitor.http.get("/", headers={"host": host})
+            assert other.status_code == 403, host
+        for host in ("localhost", "localhost:8787", "127.0.0.1:1", "[::1]", "[::1]:8787"):
+            assert visitor.http.get("/", headers={"host": host}).status_code == 200, host
 
 
 def test_schedule_is_made_changed_and_deleted(visitor: Visitor) -> None:
@@ -311,6 +347,14 @@ def test_unknown_actions_are_refused(visitor: Visitor) -> None:
     fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
     visitor.http.post("/schedules/create", data=fields | {"rule": "0 9 * * *", "action": "sned"})
     assert "did you mean" in visitor.http.get("/schedules").text
+
+
+def test_an_input_nested_too_deep_is_refused(visitor: Visitor) -> None:
+    visitor.become(0)
+    fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
+    fields |= {"rule": "0 9 * * *", "action": "crm.send", "input": "[" * 5_000 + "]" * 5_000}
+    assert visitor.http.post("/schedules/create", data=fields).status_code == 303
+    assert "not JSON" in visitor.http.get("/schedules").text
 
 
 def test_words_of_users_are_escaped(visitor: Visitor) -> None:

@@ -9,7 +9,15 @@ import pytest
 from duly.errors import InvalidInput
 from duly.server import csrf
 from duly.server.gate import own_path
-from duly.server.operator_auth import DEVELOPER, FAILURES, WINDOW_S, AuthOptions, OperatorAuth
+from duly.server.operator_auth import (
+    DEVELOPER,
+    FAILURES,
+    MAX_IN_LINE,
+    WINDOW_S,
+    AuthOptions,
+    OperatorAuth,
+    Wait,
+)
 from duly.server.operator_sessions import Signer, begin_session, read_session
 from duly.server.operators import (
     Operator,
@@ -215,6 +223,34 @@ def test_failures_make_wait() -> None:
         assert await auth.sign_in("ada", PASSWORD, "10.0.0.1") is ADA
 
     asyncio.run(check())
+
+
+def test_failures_at_the_same_time_make_wait_too() -> None:
+    auth, clock = an_auth()
+
+    async def guess() -> None:
+        guesses = (auth.sign_in("ada", f"wrong-{n}", f"10.0.0.{n}") for n in range(15))
+        answers = await asyncio.gather(*guesses)
+        checked = [each for each in answers if each is None]
+        # One that fails beside the last one may be under way.
+        assert FAILURES <= len(checked) <= FAILURES + 1
+        assert answers.count(Wait(WINDOW_S)) == 15 - len(checked)
+        clock.advance(seconds=WINDOW_S)
+        assert await auth.sign_in("ada", PASSWORD, "10.0.0.1") is ADA
+
+    asyncio.run(guess())
+
+
+def test_a_long_line_is_sent_away() -> None:
+    auth, _ = an_auth()
+
+    async def crowd() -> None:
+        guesses = (auth.sign_in(f"n{n}", "wrong", f"10.0.0.{n}") for n in range(MAX_IN_LINE + 5))
+        answers = await asyncio.gather(*guesses)
+        assert answers == [None] * MAX_IN_LINE + [Wait(1)] * 5
+        assert await auth.sign_in("ada", PASSWORD, "10.0.1.1") is ADA
+
+    asyncio.run(crowd())
 
 
 def test_forms_belong_to_a_session() -> None:

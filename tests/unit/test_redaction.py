@@ -6,8 +6,8 @@ from time import perf_counter
 import pytest
 
 from duly.jobs import MAX_ERROR_CHARACTERS
+from duly.known_secrets import CUT, MAX_WORK, KnownSecrets
 from duly.redaction import (
-    CUT,
     MAX_DEPTH,
     REDACTED,
     is_masked,
@@ -312,6 +312,35 @@ def test_large_texts_cost_little(text: str) -> None:
     scrub(text, ["hunter22"])
     # Work that grew with the square of the length would take minutes.
     assert perf_counter() - start < 20
+
+
+def test_many_secrets_that_begin_alike_cost_a_lookup_each() -> None:
+    secrets = [f"aaaa{n:04x}" for n in range(3_000)]
+    text = "a" * 40_000 + "0bb7 aaaa0001"
+    given = {"password": secrets, "text": text}
+    shown = masked(given, secrets=secrets)
+    assert shown == {"password": REDACTED, "text": f"{'a' * 39_996}{REDACTED} {REDACTED}"}
+    previewed = preview(json.dumps(given))
+    assert not [each for each in secrets if each in previewed]
+    known = KnownSecrets(secrets)
+    assert len(list(known.spans(text))) == 2
+    assert known.work < 40 * len(text)
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        ["a" * length + "b" for length in range(4, 700)],
+        ["a" * 100_000 + "b"],
+        ["a" * 100_000 + "b", "a" * 200_000],
+    ],
+)
+def test_a_text_that_would_cost_too_much_is_hidden_whole(secrets: list[str]) -> None:
+    known, text = KnownSecrets(secrets), "a" * 150_000 + " is said"
+    assert (0, len(text)) in list(known.spans(text))
+    assert known.work < 2 * MAX_WORK
+    texts = [text, "aaaa", "what begins like none of them"]
+    assert masked(texts, secrets=secrets) == [REDACTED, REDACTED, texts[2]]
 
 
 @pytest.mark.parametrize(

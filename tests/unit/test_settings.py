@@ -53,3 +53,23 @@ def test_url_from_the_environment() -> None:
     assert Settings().url is None
     assert Settings.from_environment({"DULY_URL": "sqlite:///x.db"}).url == "sqlite:///x.db"
     assert Settings.from_environment({"DULY_URL": ""}).url is None
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("", ()),
+        ("10.1.2.3", ("10.1.2.3",)),
+        (" 10.0.0.0/8, fd00::/8 ,", ("10.0.0.0/8", "fd00::/8")),
+    ],
+)
+def test_trusted_proxies_from_the_environment(value: str, found: tuple[str, ...]) -> None:
+    assert Settings().trusted_proxies == ("127.0.0.1", "::1")
+    made = Settings.from_environment({"DULY_TRUSTED_PROXIES": value})
+    assert made.trusted_proxies == found
+
+
+@pytest.mark.parametrize("value", ["*", "proxy.internal", "10.0.0.5/8", "10.0.0.1:80"])
+def test_a_proxy_that_is_no_address_is_refused(value: str) -> None:
+    with pytest.raises(InvalidInput, match="DULY_TRUSTED_PROXIES"):
+        Settings.from_environment({"DULY_TRUSTED_PROXIES": f"10.1.2.3,{value}"})

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
 
 from duly.dispatch.ids import DispatchId, read_id
 from duly.errors import InvalidInput, InvalidInstant
-from duly.jobs import MAX_TEXT, JobId, check_text
+from duly.jobs import JobId, check_text
+from duly.schedules import ScheduleId
 from duly.triggers import Trigger
 from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms, to_ms
 
@@ -148,9 +150,13 @@ def _nominal_ms(text: str | None) -> int | None:
     return ms
 
 
-def message_key(message_id: str) -> str:
-    """The idempotency key of a signed call that brings none."""
-    return f"message:{message_id}"[:MAX_TEXT]
+def stored_key(schedule: ScheduleId, kind: Literal["key", "message"], said: str) -> str:
+    """What the key of a call is stored as: it reaches no further than its schedule.
+
+    Jobs have their keys by workspace and action, so a caller's own word could meet another's.
+    """
+    told = msgspec.json.encode([schedule, kind, said])
+    return f"dispatch:{sha256(told).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,9 +100,10 @@ class Dispatcher:
 
     async def _dispatched(self, store: Store, dispatch: Dispatch) -> Answer:
         flow, target, asked = dispatch.flow, dispatch.target, dispatch.asked
-        stored = await find_stored(
-            store, flow.name, target, self._options.parse_id, dispatch.admission.principal
-        )
+        # A static schedule has one id, whatever a parser would make of it.
+        parse_id = self._options.parse_id if static_of(flow, target) is None else None
+        by = dispatch.admission.principal
+        stored = await find_stored(store, flow.name, target, parse_id, by)
         identity = unstored_id(flow.name, target) if stored is None else stored.id
         is_claimed = await self._is_claimed(store, identity, dispatch)
         resolved = await self._resolved(dispatch, stored, identity)
@@ -114,7 +115,7 @@ class Dispatcher:
             strict = contract.Strictness(await store.now_ms(), within_ms, is_claimed)
             contract.check_strictly(asked.nominal_ms, checked.trigger, strict)
         await self._authorised(resolved, checked)
-        firing = Firing(dispatch.target, asked, resolved, checked, self._key(dispatch))
+        firing = Firing(dispatch.target, asked, resolved, checked, _key(dispatch, identity))
         return await fire(store, firing)
 
     async def _is_claimed(self, store: Store, identity: ScheduleId, dispatch: Dispatch) -> bool:
@@ -180,12 +181,14 @@ class Dispatcher:
         if not allowed:
             raise refusal(403, "denied")
 
-    def _key(self, dispatch: Dispatch) -> str | None:
-        if dispatch.asked.key is not None or dispatch.admission.message_id is None:
-            return dispatch.asked.key
-        if dispatch.asked.nominal_ms is not None:
-            return None  # The occurrence is its own key.
-        return contract.message_key(dispatch.admission.message_id)
+
+def _key(dispatch: Dispatch, identity: ScheduleId) -> str | None:
+    said, message_id = dispatch.asked.key, dispatch.admission.message_id
+    if said is not None:
+        return contract.stored_key(identity, "key", said)
+    if message_id is None or dispatch.asked.nominal_ms is not None:
+        return None  # The request, or the occurrence, is its own key.
+    return contract.stored_key(identity, "message", message_id)
 
 
 async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:

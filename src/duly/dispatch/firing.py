@@ -124,6 +124,8 @@ def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
         "origin": resolved.origin,
         "nominalFireTime": from_ms(nominal_ms).isoformat(),
     }
+    if firing.asked.key is not None:
+        about["idempotencyKey"] = firing.asked.key  # The job has a digest of it.
     try:
         job = NewJob(
             id=JobId(new_id("job_")),

@@ -17,7 +17,7 @@ from duly.settings import Settings
 ParseId = Callable[[str], tuple[Scope, str] | None]
 """Whose schedule an id of a URL names, and its name; None: it names none."""
 Authenticate = Callable[[Any], Awaitable[Principal | None] | Principal | None]
-"""Who a request comes from (a Starlette Request); None: nobody known."""
+"""Who a request comes from (a Starlette Request); None, or the system: nobody known."""
 
 
 @dataclass(frozen=True, slots=True)

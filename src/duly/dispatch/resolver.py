@@ -100,7 +100,9 @@ async def find_stored(
     store: Store, flow: str, target: DispatchId, parse_id: ParseId | None, by: Principal | None
 ) -> Schedule | None:
     """The stored schedule that an id names, if whoever asks may know of it."""
-    key = target.key if parse_id is None else _parsed(parse_id, target)
+    key = None if parse_id is None else _parsed(parse_id, target)
+    # What the parser does not know may be of the usual form: a tick writes no other.
+    key = target.key if key is None else key
     if key is None:
         return None
     scope, name = key
@@ -113,7 +115,7 @@ def _parsed(parse_id: ParseId, target: DispatchId) -> tuple[Scope, str] | None:
     try:
         return parse_id(target.text)
     except InvalidInput:
-        return None  # An id whose parts could not be stored names nothing.
+        return None  # An id whose parts could not be stored is not one of the parser's.
 
 
 async def call(function: Callable[..., Any], *given: Any) -> Any:

@@ -22,7 +22,8 @@ from duly.principals import Principal
 from duly.redaction import is_masked
 from duly.resources import ScheduleCollection, ScopedSchedules
 from duly.schedule_views import secrets_of
-from duly.schedules import Schedule
+from duly.schedules import Definition, Schedule
+from duly.scopes import check_name
 from duly.server import shapes
 from duly.server.routing import decoded
 from duly.server.views import history_of, preview_of, view_of
@@ -32,6 +33,8 @@ from duly.triggers.instants import STORED_FROM_MS, from_ms, to_ms
 
 T = TypeVar("T")
 MAX_PREVIEW = 100
+_RUN = frozenset({"input", "trigger", "max_runs"})
+"""How an action is run; a change without them can only stop it, let it go on, or say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,15 @@ class UserCall:
         if name is None:
             raise refusal(400, "invalid_schedule_id")
         return name
+
+    @property
+    def after(self) -> str:
+        """The name behind which a page begins."""
+        after = self.query.get("after", "")
+        try:
+            return after and check_name("after", after)
+        except InvalidInput as error:
+            raise refusal(400, "invalid_query", str(error)) from None
 
     def redact(self, schedule: Schedule) -> Collection[str]:
         """Names that the schedule's action calls secret."""
@@ -102,7 +114,7 @@ class UserApi:
     async def list_mine(self, call: UserCall) -> Answer:
         """One page by name."""
         limit = call.number("limit", 100, MAX_PAGE)
-        found = await self._mine(call).list(after=call.query.get("after", ""), limit=limit)
+        found = await self._mine(call).list(after=call.after, limit=limit)
         now_ms = await call.store.now_ms()
         following = found[-1].name if len(found) == limit else None
         return Answer(
@@ -190,7 +202,8 @@ class UserApi:
 
     def _mine(self, call: UserCall) -> ScopedSchedules:
         flow, who = call.flow, call.principal
-        collection = ScheduleCollection(
+        kind = ScheduleCollection if self._allowed is None else _OfAllowed
+        collection = kind(
             call.store,
             flow.name,
             limits=flow.limits,
@@ -202,6 +215,20 @@ class UserApi:
 
     def _may_schedule(self, flow: Flow, action: str) -> bool:
         return self._allowed is None or f"{flow.name}.{action}" in self._allowed
+
+
+class _OfAllowed(ScheduleCollection):
+    """Where an allow-list stands: a schedule of another action can be stopped, not redirected."""
+
+    def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
+        # Here and not before the write, so that it is asked of the version that is replaced.
+        is_theirs = old is None or self.actions is None or old.action in self.actions
+        if old is not None and not is_theirs and "action" not in words and words.keys() & _RUN:
+            raise InvalidInput(
+                f"action {old.action!r} is not one that users may schedule; this schedule can be "
+                "paused, resumed and deleted"
+            )
+        return super().definition(words, old)
 
 
 def _check_written(given: Any) -> None:

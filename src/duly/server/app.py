@@ -40,6 +40,10 @@ from duly.store import Store
 
 log = logging.getLogger(__name__)
 
+NOBODY = (
+    "authenticate gave a principal with neither user nor workspace, which is the system; that is "
+    "answered 401; give None for somebody who is not known"
+)
 Endpoint = Callable[["Call"], Awaitable[Answer]]
 
 
@@ -94,6 +98,7 @@ class Surface:
         self._operations = {(each.path, each.method): each for each in OPERATIONS}
         # A bad secret is said now, and so is that there is none.
         self.gatekeeper = _gatekeeper(app.http)
+        self._told_system = False
         self._endpoints: dict[str, Endpoint] = {
             "openapi": self._openapi,
             "dispatch": self._dispatch,
@@ -195,7 +200,14 @@ class Surface:
 
     async def _user(self, request: Request) -> Principal | None:
         authenticate = self._app.http.authenticate
-        return None if authenticate is None else await asked(authenticate, request)
+        found = None if authenticate is None else await asked(authenticate, request)
+        if found is None or not found.is_system:
+            return found
+        # Most likely a session without anybody in it: nobody is not the system.
+        if not self._told_system:
+            self._told_system = True
+            log.warning(NOBODY, extra={"event": "http.authenticate_system"})
+        return None
 
     async def _openapi(self, call: Call) -> Answer:
         return Answer(200, document() | {"servers": [{"url": _root(call.request)}]})

@@ -6,6 +6,7 @@ machine are served, so that no page from elsewhere can reach in under a name of 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -21,6 +22,7 @@ from duly.server.operators import Operator, is_loopback
 COOKIE = "duly_session"
 MAX_FORM = 300_000
 MAX_FIELDS = 100
+_HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Gate:
 
     def enter(self, request: Request) -> Entry | Response:
         """Who it is; or the answer to somebody unknown."""
-        if self._auth.is_open and not is_loopback(request.url.hostname or ""):
+        if self._auth.is_open and not _names_this_machine(request):
             return PlainTextResponse("development mode answers on this machine only\n", 403)
         found = self._auth.read(request.cookies.get(COOKIE))
         if found is not None:
@@ -99,6 +101,17 @@ def own_path(text: str | None) -> str:
     parts = urlsplit(text)
     is_plain = not parts.scheme and not parts.netloc and text.isprintable()
     return text if is_plain and not parts.path.startswith("/sign-") else "/"
+
+
+def _names_this_machine(request: Request) -> bool:
+    """Whether a request was sent to an address that only this machine has.
+
+    By the header as it was sent: of a malformed one `request.url` says nothing, and names the
+    server's own address instead, while a browser may well have found its way by it.
+    """
+    sent = request.headers.getlist("host")
+    found = [_HOST.fullmatch(each) for each in sent]
+    return bool(sent) and all(each is not None and is_loopback(each[1]) for each in found)
 
 
 def _here(request: Request) -> str:

@@ -30,6 +30,8 @@ WINDOW_S = 60
 MAX_REMEMBERED = 10_000
 _AT_ONCE = 2
 """Password checks at once: each costs 32 MB and a core."""
+MAX_IN_LINE = 20
+"""Sign-ins that are checked or wait for it; more are sent away for a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,13 @@ class AuthOptions:
 DEVELOPER = Operator("developer", "operator")
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A sign-in that was not looked at; the next one may be made in so many seconds."""
+
+    s: int
+
+
 class OperatorAuth:
     """Knows who is asking."""
 
@@ -87,6 +96,7 @@ class OperatorAuth:
         self._links: OrderedDict[str, tuple[Operator, int]] = OrderedDict()
         self._guests: dict[str, Operator] = {}
         self._checking = asyncio.Semaphore(_AT_ONCE)
+        self._in_line = 0
 
     @property
     def is_open(self) -> bool:
@@ -120,16 +130,29 @@ class OperatorAuth:
     def wait_s(self, name: str, address: str) -> int:
         """How long a sign-in has to wait; 0: not at all."""
         now_s = self.now_s()
-        marks = (f"name:{name}", f"address:{address}")
-        return max(self._failures.wait_s(mark, now_s) for mark in marks)
+        return max(self._failures.wait_s(mark, now_s) for mark in _marks(name, address))
 
-    async def sign_in(self, name: str, password: str, address: str) -> Operator | None:
-        """The operator whose password it is; a failure is remembered."""
-        async with self._checking:
-            operators = self.options.operators
-            found = await asyncio.to_thread(find_operator, operators, name, password)
+    async def sign_in(self, name: str, password: str, address: str) -> Operator | Wait | None:
+        """The operator whose password it is; a failure is remembered, and too many must wait."""
+        if wait_s := self.wait_s(name, address):
+            return Wait(wait_s)
+        if self._in_line >= MAX_IN_LINE:
+            return Wait(1)
+        self._in_line += 1
+        try:
+            async with self._checking:
+                return await self._checked(name, password, address)
+        finally:
+            self._in_line -= 1
+
+    async def _checked(self, name: str, password: str, address: str) -> Operator | Wait | None:
+        # Asked again: of those who came together, the first may have failed too often meanwhile.
+        # What fails is noted before the next is let in, so it counts the failures of all.
+        if wait_s := self.wait_s(name, address):
+            return Wait(wait_s)
+        found = await asyncio.to_thread(find_operator, self.options.operators, name, password)
         if found is None:
-            for mark in (f"name:{name[:128]}", f"address:{address}"):
+            for mark in _marks(name, address):
                 self._failures.note(mark, self.now_s())
         return found
 
@@ -148,6 +171,11 @@ class OperatorAuth:
             return None
         self._guests[operator.name] = operator
         return operator
+
+
+def _marks(name: str, address: str) -> tuple[str, str]:
+    """What failures are counted by."""
+    return f"name:{name[:128]}", f"address:{address}"
 
 
 class Failures:

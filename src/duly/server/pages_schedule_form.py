@@ -89,7 +89,7 @@ def _json(visit: Visit) -> Any:
     text = visit.word("input")
     try:
         return None if text is None else msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"the input is not JSON: {error}") from None
 
 

@@ -52,7 +52,7 @@ class Address:
 class Listening:
     """An ASGI application on an address of its own."""
 
-    def __init__(self, asgi: ASGIApp, address: Address) -> None:
+    def __init__(self, asgi: ASGIApp, address: Address, settings: Settings) -> None:
         self._socket = _bound(address)
         config = uvicorn.Config(
             asgi,
@@ -60,6 +60,7 @@ class Listening:
             access_log=False,
             timeout_graceful_shutdown=DRAIN_S,
             server_header=False,
+            forwarded_allow_ips=list(settings.trusted_proxies),
         )
         self._server = _Server(config)
 
@@ -88,7 +89,7 @@ def probing(app: Glass, address: Address, settings: Settings | None = None) -> L
     settings = Settings.from_environment() if settings is None else settings
     auth = OperatorAuth(AuthOptions.from_settings(settings, ""))
     routes = [*Probes(app).routes, *Metrics(app, auth).routes]
-    return Listening(Starlette(routes=routes), address)
+    return Listening(Starlette(routes=routes), address, settings)
 
 
 class Serving(Listening):
@@ -99,7 +100,7 @@ class Serving(Listening):
         development_host = address.host if address.is_development else ""
         self.auth = OperatorAuth(AuthOptions.from_settings(settings, development_host))
         self._dashboard = dashboard_app(app, self.auth)
-        super().__init__(Surface(app, other=self._dashboard), address)
+        super().__init__(Surface(app, other=self._dashboard), address, settings)
 
     def sign_in_url(self) -> str | None:
         """A link that signs in once; None: nobody needs to, or the operators have passwords."""

@@ -10,7 +10,7 @@ from duly.errors import InvalidInput
 from duly.glass_store import AuditEntry, AuditOutcome
 from duly.server import csrf
 from duly.server.gate import COOKIE, form_of, keep_session, own_path, root_of
-from duly.server.operator_auth import OperatorAuth
+from duly.server.operator_auth import OperatorAuth, Wait
 from duly.server.operators import Operator
 from duly.server.pages import Glass
 from duly.server.rendering import Renderer
@@ -47,12 +47,12 @@ class SignIn:
         name, password = fields.get("name", "").strip(), fields.get("password", "")
         address = request.client.host if request.client else UNKNOWN
         go_to = own_path(fields.get("next"))
-        if wait_s := self._auth.wait_s(name, address):
-            words = f"Too many tries. The next one can be made in {wait_s} s."
-            page = self._page(request, 429, words=words, next=go_to, name=name)
-            page.headers["Retry-After"] = str(wait_s)
-            return page
         found = await self._auth.sign_in(name, password, address)
+        if isinstance(found, Wait):
+            words = f"Too many tries. The next one can be made in {found.s} s."
+            page = self._page(request, 429, words=words, next=go_to, name=name)
+            page.headers["Retry-After"] = str(found.s)
+            return page
         if found is None:
             known = {each.name for each in self._auth.options.operators}
             # What is no operator's name may be a password in the wrong field.

@@ -33,6 +33,8 @@ def to_ms(instant: datetime) -> int:
     return (since.days * DAY + since.seconds) * 1000 + since.microseconds // 1000
 
 
+_FIRST_MS = to_ms(datetime(1, 1, 2, tzinfo=UTC))
+_LAST_MS = to_ms(datetime(9999, 12, 31, tzinfo=UTC))
 _MINUTES = [timedelta(minutes=minute) for minute in range(1440)]
 
 
@@ -60,6 +62,15 @@ def check_asked(ms: int) -> None:
     """Refuse a question about an instant outside 1970–2200."""
     if not 0 <= ms < END_MS:
         raise InvalidInstant(f"{ms} ms since 1970 is outside the years 1970 to 2199")
+
+
+def calendar_ms(instant: datetime) -> int:
+    """Milliseconds of an instant that has a date in every zone: all but the first and last day."""
+    ms = to_ms(instant)
+    if not _FIRST_MS <= ms < _LAST_MS:
+        told = instant.isoformat()
+        raise InvalidInstant(f"{told} is at the edge of the calendar; ask about another time")
+    return ms
 
 
 def stored_ms(field: str, instant: datetime) -> int:

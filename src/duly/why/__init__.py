@@ -1,15 +1,15 @@
 """Station 8: why did it fire at T, or why did it not? Pure.
 
 Takes what is stored about one schedule and one instant; gives a verdict, one plain paragraph, and
-the facts it stands on. Every instant has an answer: also one that is no time of the schedule, or
-lies before its creation, in a pause, or behind its deletion.
+the facts it stands on. Every instant of the calendar has an answer: also one that is no time of
+the schedule, or lies before its creation, in a pause, or behind its deletion.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from duly.triggers.instants import to_ms
+from duly.triggers.instants import calendar_ms, to_ms
 from duly.why.history import count_times, is_time, stretches
 from duly.why.recorded import recorded
 from duly.why.telling import Answer, Fact, Stored, Telling, Verdict
@@ -21,7 +21,7 @@ __all__ = ["Answer", "Fact", "Stored", "Verdict", "count_times", "stretches", "w
 def why(stored: Stored, now: datetime, at: datetime) -> Answer:
     """What became of an instant, and why; `at` may be on the wall of any zone."""
     life = stretches(stored.schedule, stored.events)
-    at_ms = to_ms(at)
+    at_ms = calendar_ms(at)
     here = next((each for each in life if each.holds(at_ms)), None)
     rule = None if here is None else here.trigger
     telling = Telling(stored, life, to_ms(now), at_ms, here)

@@ -11,6 +11,7 @@ from duly.principals import Principal
 from duly.resources import ScheduleCollection
 from duly.schedules import Policies
 from duly.scopes import user
+from duly.server.operations import OPERATIONS
 from duly.triggers import weekly
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, Reply, Site
@@ -176,6 +177,23 @@ def test_without_a_principal_or_without_authenticate_it_is_401(serve: Serve, sit
         assert (reply.status, reply.body) == (401, {"error": "unauthorized"})
 
 
+def test_a_principal_of_nobody_is_not_the_system(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = serve(mail(), authenticate=lambda _: Principal())
+    known = {"flow": "mail", "name": "digest"}
+    mine = [each for each in OPERATIONS if "/my/" in each.path]
+    assert len(mine) == 10
+    for each in mine:
+        body = DIGEST if each.method == "POST" else None
+        reply = site.ask(each.method, each.path.format(**known), body, {})
+        assert (reply.status, reply.body) == (401, {"error": "unauthorized"}), each.id
+    assert site.ask("GET", "/api/nothing", headers={}).status == 401
+    assert site.run(site.app.store.list_schedules("mail", "system")) == []
+    told = [getattr(each, "event", "") for each in caplog.records]
+    assert told.count("http.authenticate_system") == 1
+
+
 def test_unknown_flow_is_not_found_to_somebody_known(site: Site) -> None:
     reply = site.ask("GET", "/api/flows/male/my/schedules", headers={"x-user": "ada"})
     assert (reply.status, reply.error) == (404, "flow_not_found")
@@ -237,7 +255,16 @@ def test_a_change_is_checked_against_what_stays(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["?limit=0", "?limit=1001", "?limit=x", "?limit=%C2%B2", "?limit=99999999999"]
+    "path",
+    [
+        "?limit=0",
+        "?limit=1001",
+        "?limit=x",
+        "?limit=%C2%B2",
+        "?limit=99999999999",
+        "?after=%00",
+        f"?after={'a' * 5_000}",
+    ],
 )
 def test_a_bad_query_is_refused(site: Site, path: str) -> None:
     assert ask(site, "GET", path).error == "invalid_query"
@@ -295,3 +322,33 @@ def test_a_schedule_of_the_application_is_seen_by_its_owner(site: Site) -> None:
     policies = Policies(overlap="allow")
     site.run(mine.create("k", "0 9 * * *", action="purge", policies=policies))
     assert ask(site, "GET", "/k").body["action"] == "purge"
+
+
+def test_a_schedule_of_an_action_not_theirs_is_stopped_but_not_changed(site: Site) -> None:
+    mine = ScheduleCollection(site.app.store, "mail").of(user("ada"))
+    made = site.run(mine.create("k", "0 9 * * *", action="purge", max_runs=5))
+    for change in (
+        {"input": {"to": "eve"}},
+        {"trigger": "0 * * * *", "note": "sooner"},
+        {"maxRuns": None},
+        {"action": "purge", "trigger": "0 * * * *"},
+    ):
+        refused = ask(site, "PATCH", "/k", change)
+        assert (refused.status, refused.error) == (400, "invalid_schedule")
+        assert "purge" in refused.body["message"]
+    kept = site.run(mine.get("k"))
+    assert kept is not None
+    assert (kept.version, kept.definition) == (made.version, made.definition)
+    assert ask(site, "PATCH", "/k", {"description": "clean up"}).status == 200
+    assert ask(site, "POST", "/k/pause", {"note": "not now"}).body["state"] == "paused"
+    assert ask(site, "POST", "/k/resume").body["state"] == "active"
+    theirs = {"action": "send", "input": {"to": "ada"}, "trigger": "0 * * * *"}
+    assert ask(site, "PATCH", "/k", theirs).body["action"] == "send"
+    assert ask(site, "DELETE", "/k").status == 204
+
+
+def test_without_an_allow_list_a_schedule_of_a_lost_action_can_be_changed(serve: Serve) -> None:
+    site = serve(mail(), authenticate=by_token)
+    mine = ScheduleCollection(site.app.store, "mail").of(user("ada"))
+    site.run(mine.create("k", "0 9 * * *", action="renamed"))
+    assert ask(site, "PATCH", "/k", {"trigger": "0 * * * *"}).status == 200

@@ -130,8 +130,9 @@ def test_a_custom_parser_reads_ids_of_another_form(serve: Serve) -> None:
     store(site, user("u_42"), "followup-lead-456")
     assert site.dispatch("agent-followup:u_42:lead-456").status == 202
     assert [job.scope for job in site.jobs()] == ["user:u_42"]
-    for raw in ("u_42/followup-lead-456", "agent-followup::", "agent-followup:u_42:lead-4"):
+    for raw in ("agent-followup::", "agent-followup:u_42:lead-4", "u_42/lead-456"):
         assert site.dispatch(raw).status == 404
+    assert site.dispatch("u_42/followup-lead-456").status == 202
 
 
 def test_a_disabled_schedule_is_not_found(site: Site) -> None:
@@ -223,6 +224,24 @@ def test_the_same_key_is_dispatched_once_for_its_schedule_time_or_not(site: Site
     assert [first.status, again.status, other.status] == [202, 200, 202]
     assert again.body["status"] == "duplicate"
     assert len(site.jobs()) == 2
+
+
+def test_a_key_reaches_no_further_than_its_schedule(serve: Serve) -> None:
+    site = serve(mail())
+    said = {"action": "send", "input": {"to": "ada"}, "policies": ALLOW}
+    every = [("ada", "digest"), ("bob", "digest"), ("bob", "news")]
+    for who, name in every:
+        mine = ScheduleCollection(site.app.store, "mail").of(user(who), workspace="acme")
+        site.run(mine.create(name, "0 9 * * *", **said))  # type: ignore[arg-type]
+    day = {"idempotencyKey": "2026-10-05"}
+    first = [site.dispatch(f"{who}/{name}", day).status for who, name in every]
+    again = [site.dispatch(f"{who}/{name}", day).body["status"] for who, name in every]
+    assert (first, again) == ([202] * 3, ["duplicate"] * 3)
+    jobs = site.jobs()
+    assert [(job.scope, job.workspace) for job in jobs] == [
+        (f"user:{who}", "acme") for who, _ in every
+    ]
+    assert all("2026-10-05" in str(job.metadata) for job in jobs)
 
 
 def test_requests_without_a_time_or_key_are_never_duplicates(site: Site) -> None:

@@ -178,6 +178,12 @@ class TestSigned:
         assert self.send(site, "u_1/digest", body, name="m2").status == 202
         assert len(site.jobs()) == 2
 
+    def test_a_message_is_taken_once_for_its_schedule_however_long_its_id(self, site: Site) -> None:
+        for name in ("m", "m" * 300 + "1", "m" * 300 + "2"):
+            for raw in ("u_1/digest", "u_1/other"):
+                sent = [self.send(site, raw, self.aimed(raw), name=name) for _ in range(2)]
+                assert [each.status for each in sent] == [202, 200]
+
     def test_a_replay_after_the_window_is_a_strangers(self, site: Site) -> None:
         assert self.send(site, "u_1/digest", self.aimed("u_1/digest"), late_s=301).status == 401
         assert site.jobs() == []

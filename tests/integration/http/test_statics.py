@@ -1,6 +1,9 @@
 """Schedules that the code declares: dispatched without a row, listed, paused by their document."""
 
+import pytest
+
 from duly.dispatch import Gateway, ResolveContext
+from duly.dispatch.options import ParseId
 from duly.flows import Flow
 from duly.principals import Principal
 from duly.resolved import ScheduleConfig
@@ -49,13 +52,17 @@ def test_static_wins_over_the_resolver(serve: Serve) -> None:
     assert asked == ["weekly"]
 
 
-def test_a_static_schedule_that_an_operator_paused_rests(serve: Serve) -> None:
-    site = serve(ops())
+@pytest.mark.parametrize("parse_id", [None, lambda _: None, lambda text: (user("u_1"), text)])
+def test_a_static_schedule_that_an_operator_paused_rests(
+    serve: Serve, parse_id: ParseId | None
+) -> None:
+    site = serve(ops(), parse_id=parse_id)
     site.run(site.app.sync_static())
     stored = site.app.schedules("ops").of(SYSTEM)
     assert site.dispatch("nightly", flow="ops").status == 202
     site.run(stored.pause("nightly"))
-    assert site.dispatch("nightly", flow="ops").error == "schedule_not_found"
+    for raw in ("nightly", "system/nightly"):
+        assert site.dispatch(raw, flow="ops").error == "schedule_not_found"
     assert _listed(site)["enabled"] is False
 
 

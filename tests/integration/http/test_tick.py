@@ -13,6 +13,7 @@ import pytest
 
 from duly.dispatch import TickOptions
 from duly.dispatch.lambda_handler import LambdaTick
+from duly.dispatch.options import ParseId
 from duly.dispatch.tick import Tick, TickPlace, TickReport
 from duly.dispatch_store import Dispatching
 from duly.errors import BackendUnavailable, InvalidInput
@@ -20,7 +21,7 @@ from duly.flows import Flow
 from duly.ledger import Occurrence, OccurrenceState
 from duly.resources import ScheduleCollection
 from duly.schedules import Policies, Schedule
-from duly.scopes import user
+from duly.scopes import Scope, user
 from duly.stores import MemoryStore
 from duly.testing import ManualClock
 from tests.integration.http.conftest import Serve
@@ -255,13 +256,13 @@ def test_a_tick_without_an_index_or_flows_is_refused() -> None:
         Tick(MemoryStore(), TickPlace("http://127.0.0.1", SECRET))
 
 
-def _http_site(serve: Serve, **tick: Any) -> Site:
+def _http_site(serve: Serve, parse_id: ParseId | None = None, **tick: Any) -> Site:
     flow = Flow("mail")
 
     @flow.action
     async def send() -> None: ...
 
-    site = serve(flow, tick=TickOptions(**tick))
+    site = serve(flow, parse_id=parse_id, tick=TickOptions(**tick))
     mine = ScheduleCollection(site.app.store, "mail").of(user("u_1"))
     policies = Policies(overlap="allow")
     for name in ("digest", "news"):
@@ -304,6 +305,21 @@ def test_the_route_answers_204_200_401_and_500(
     assert (failed.status, failed.error) == (500, "claim_failed")
     assert "db.internal" not in str(failed.body)
     assert site.ask("PUT", "/api/tick").headers["allow"] == "POST, GET"
+
+
+def test_a_parser_of_other_ids_leaves_a_tick_its_own(serve: Serve) -> None:
+    def parse(text: str) -> tuple[Scope, str] | None:
+        owner, between, name = text.partition("--")
+        return (user(owner), name) if between else None
+
+    site = _http_site(serve, parse_id=parse)
+    _aim(site)
+    for _ in range(4):
+        site.clock.advance(days=1)
+        assert site.ask("POST", "/api/tick").status == 200
+    states = {each.state for each in site.run(site.app.store.list_schedules("mail", "user:u_1"))}
+    assert states == {"active"}
+    assert site.dispatch("u_1--digest").status == 202
 
 
 def test_the_ledger_follows_the_job_that_the_endpoint_made(serve: Serve) -> None:
