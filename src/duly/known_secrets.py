@@ -15,7 +15,7 @@ from urllib.parse import quote
 CUT = "…"
 MIN_SECRET = 4
 """Shorter values are not looked for elsewhere: they would be found in every other word."""
-MAX_WORK = 20_000_000
+MAX_WORK = 2_000_000
 """Characters that are compared in the texts of one payload."""
 _LOOKUP = 16
 """What a comparison costs besides its characters, in characters."""
