@@ -184,16 +184,18 @@ class Worker:
             broken = any(part.cancelled() for part in ended)
         finally:
             self.stop()
-            # A claim under way is waited for: what it takes must be given back.
-            await asyncio.wait([feeding], timeout=_ENDING_S)
-            end_listening()
-            stubborn = await self._drain()
-            self._leaving.set()
-            await asyncio.wait([beating], timeout=_ENDING_S)
-            for slot in self._slots:
-                slot.is_ending = True
-            await _end_parts(parts)
-            self._threads.shutdown(wait=False)
+            try:
+                # A claim under way is waited for: what it takes must be given back.
+                await asyncio.wait([feeding], timeout=_ENDING_S)
+                end_listening()
+                stubborn = await self._drain()
+                self._leaving.set()
+                await asyncio.wait([beating], timeout=_ENDING_S)
+            finally:
+                for slot in self._slots:
+                    slot.is_ending = True
+                await _end_parts(parts)
+                self._threads.shutdown(wait=False)
         for part in parts:
             if part.done() and not part.cancelled():
                 part.result()

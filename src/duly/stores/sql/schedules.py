@@ -7,7 +7,7 @@ means is decided by `edits`, which is pure; the verb reads, asks, and writes the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,8 @@ from duly.stores.sql.plans import plan_at_once
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
 
 MAX_WRITES = 10_000
+_NEAR = 10
+"""A scope is near its limit where so many writers, each unseen by the others, could pass it."""
 
 
 def get_schedule(db: Db, key: ScheduleKey) -> Schedule | None:
@@ -124,7 +126,7 @@ def _put_batch(
     db: Db, writes: Sequence[ScheduleWrite], now_ms: int
 ) -> list[ScheduleWritten | Refused]:
     stored, numbers = _read(db, [write.key for write in writes])
-    held = _held(db, {write.key.scope for write in writes if write.key not in stored})
+    held = _held(db, [write for write in writes if write.key not in stored])
     answers: list[ScheduleWritten | Refused] = []
     batch = _Batch(numbers, stored)
     for write in writes:
@@ -346,19 +348,30 @@ def _count_runs(db: Db, found: dict[ScheduleKey, Stored]) -> None:
         found[key] = replace(found[key], runs=runs)
 
 
-def _held(db: Db, scopes: set[str]) -> Counter[str]:
-    """How many schedules each scope has that is to get another; nobody adds to them meanwhile.
+def _held(db: Db, creations: Sequence[ScheduleWrite]) -> Counter[str]:
+    """How many schedules each scope has that is to get another; nobody adds to one that is near full.
 
-    After the rows that stand already: whoever has this guard has no more of them to wait for.
+    After the rows that stand already: whoever has this guard has no more of them to wait for. Far
+    from its limit a scope needs none, and then nobody waits for somebody else's transaction.
     """
-    limited = sorted(scope for scope in scopes if scope != "system")
-    if not limited:
+    limits = {write.key.scope: write.limits.schedules for write in creations}
+    limits.pop("system", None)
+    more = Counter(write.key.scope for write in creations)
+    held = _count(db, limits)
+    near = [each for each in limits if _NEAR * (held[each] + more[each]) > limits[each]]
+    if near:
+        db.dialect.guard_scopes(db.connection, db.tables, near)
+        dict.update(held, _count(db, near))
+    return held
+
+
+def _count(db: Db, scopes: Collection[str]) -> Counter[str]:
+    if not scopes:
         return Counter()
-    db.dialect.guard_scopes(db.connection, db.tables, limited)
     table = db.tables.resources
     statement = (
         select(table.c.scope, func.count())
-        .where(table.c.collection == SCHEDULES, table.c.scope.in_(limited))
+        .where(table.c.collection == SCHEDULES, table.c.scope.in_(scopes))
         .group_by(table.c.scope)
     )
     return Counter(dict(db.connection.execute(statement).all()))
