@@ -349,7 +349,7 @@ def _count_runs(db: Db, found: dict[ScheduleKey, Stored]) -> None:
 
 
 def _held(db: Db, creations: Sequence[ScheduleWrite]) -> Counter[str]:
-    """How many schedules each scope has that is to get another; nobody adds to one that is near full.
+    """How many schedules each scope has that is to get another; nobody adds to one near its limit.
 
     After the rows that stand already: whoever has this guard has no more of them to wait for. Far
     from its limit a scope needs none, and then nobody waits for somebody else's transaction.
