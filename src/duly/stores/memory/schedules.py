@@ -8,7 +8,7 @@ import msgspec
 
 from duly.errors import Conflict
 from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
-from duly.planning import PlannedOccurrence, plan_times
+from duly.planning import Come, PlannedOccurrence, plan_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -31,6 +31,7 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.memory import ledger
+from duly.stores.memory.admitted import admitted
 from duly.stores.memory.dispatches import plan_dispatches, put_free
 from duly.stores.memory.documents import count, page, refusal, revised
 from duly.stores.memory.hand_over import Step, hand_over, is_planned, new_job, source_of
@@ -130,17 +131,21 @@ def revise(
         stored = tables.documents[document_key(key)]
         earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
+    on_time = admitted(tables, earlier.id, now_ms)
     withdrawn = [] if is_same else withdraw(tables, now_ms, earlier.id, by, because=because)
     standing = still_had(withdrawn, definition.trigger)
+    come = [ms for ms in standing if ms + definition.trigger.offset_ms <= now_ms]
     row = _row_with_time(tables, key)
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
-    again: list[PlannedOccurrence] = []
     rests = stored.state == "quarantined" or (stored.state == "finished" and bool(withdrawn))
     if is_retimed or rests:
-        stored, row, again = _anew(stored, standing, runs_left, now_ms)
-    else:
-        stored, row = _gone_on(stored, row, standing, runs_left)
+        stored, row = _anew(stored, runs_left, now_ms)
+    elif row is not None:
+        row = _gone_on(row, definition, runs_left)
+    stored, row = _set_back(stored, row, standing[len(come) :], runs_left)
+    is_last = row is None or not is_overdue(row, now_ms)
+    stored, row, again = _come_again(stored, row, Come(come, on_time, is_last), runs_left, now_ms)
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(_change_event(earlier, definition, now_ms, by))
@@ -173,53 +178,54 @@ def _deeds(definition: Definition) -> Definition:
     return msgspec.structs.replace(definition, description="", note="")
 
 
-def _gone_on(
-    stored: Stored, row: IndexRow | None, standing: list[int], runs_left: int | None
-) -> tuple[Stored, IndexRow | None]:
-    """The row stays where it stood, or is set back to what was withdrawn."""
-    if row is not None:
-        policies = schedule_of(stored).definition.policies
-        row = replace(row, priority=policies.priority, policies=policies_text(policies))
-        row = replace(row, runs_left=runs_left)
-    return _set_back(stored, row, min(standing, default=None), runs_left)
+def _gone_on(row: IndexRow, definition: Definition, runs_left: int | None) -> IndexRow:
+    """The row stays where it stood."""
+    policies = definition.policies
+    row = replace(row, priority=policies.priority, policies=policies_text(policies))
+    return replace(row, runs_left=runs_left)
 
 
-def _anew(
-    stored: Stored, standing: list[int], runs_left: int | None, now_ms: int
-) -> tuple[Stored, IndexRow | None, list[PlannedOccurrence]]:
-    """The row begins after now. Withdrawn times that have come are planned by themselves.
-
-    Between them and now the new definition may have times that the schedule never had.
-    """
+def _anew(stored: Stored, runs_left: int | None, now_ms: int) -> tuple[Stored, IndexRow | None]:
+    """The row begins after now."""
     definition = schedule_of(stored).definition
     stored = replace(stored, state=state_of(definition), error=None)
-    active, offset_ms = stored, definition.trigger.offset_ms
-    stored, row = _with_row(stored, now_ms, runs_left)
-    if definition.hand_over == "external":
-        return *_set_back(stored, row, min(standing, default=None), runs_left), []
-    come = [ms for ms in standing if ms + offset_ms <= now_ms]
-    back = index_row(schedule_of(active), min(come) - 1 + offset_ms) if come else None
-    if back is None:
-        return stored, row, []
-    again, left = plan_times(replace(back, runs_left=runs_left), come, now_ms)
-    if left == 0:
-        return replace(active, state="finished"), None, again
-    return stored, None if row is None else replace(row, runs_left=left), again
+    return _with_row(stored, now_ms, runs_left)
 
 
 def _set_back(
-    stored: Stored, row: IndexRow | None, withdrawn_ms: int | None, runs_left: int | None
+    stored: Stored, row: IndexRow | None, to_come: list[int], runs_left: int | None
 ) -> tuple[Stored, IndexRow | None]:
-    """Let a row begin with a withdrawn time that comes before its own, if there is one."""
+    """Let a row begin with a withdrawn time to come that is before its own, if there is one."""
     schedule = schedule_of(stored)
-    if withdrawn_ms is None or state_of(schedule.definition) != "active":
+    if not to_come or state_of(schedule.definition) != "active":
         return stored, row
-    if row is not None and row.nominal_ms <= withdrawn_ms:
+    if row is not None and row.nominal_ms <= to_come[0]:
         return stored, row
     schedule = replace(schedule, state="active")
-    after_ms = withdrawn_ms + schedule.definition.trigger.offset_ms - 1
+    after_ms = to_come[0] + schedule.definition.trigger.offset_ms - 1
     back = index_row(schedule, after_ms, runs_left=runs_left)
     return replace(stored, state="active"), back
+
+
+def _come_again(
+    stored: Stored, row: IndexRow | None, come: Come, runs_left: int | None, now_ms: int
+) -> tuple[Stored, IndexRow | None, list[PlannedOccurrence]]:
+    """Plan withdrawn times that have come by themselves.
+
+    Between them and now the definition may have times that the schedule never had, and others
+    that the ledger has.
+    """
+    definition = schedule_of(stored).definition
+    if not come.times or state_of(definition) != "active":
+        return stored, row, []
+    active = replace(schedule_of(stored), state="active")
+    after_ms = come.times[0] + definition.trigger.offset_ms - 1
+    back = index_row(active, after_ms)
+    assert back is not None
+    again, left = plan_times(replace(back, runs_left=runs_left), come, now_ms)
+    if left == 0:
+        return replace(stored, state="finished", error=None), None, again
+    return stored, None if row is None else replace(row, runs_left=left), again
 
 
 def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) -> None:

@@ -6,13 +6,13 @@ the event to record; or a refusal. Timing that did not change keeps the row's pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from duly.occurrences import IndexRow, index_row, policies_text
-from duly.planning import PlannedOccurrence, plan_times
+from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
+from duly.planning import Come, PlannedOccurrence, plan_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -63,12 +63,6 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         return _timing(self.before.definition) != _timing(self.schedule.definition)
-
-    @property
-    def begins_anew(self) -> bool:
-        """Whether the row begins with the edit; otherwise it goes on from where it stood."""
-        rests = self.before is not None and self.before.state in ("finished", "quarantined")
-        return self.retimes or rests
 
     @property
     def moves(self) -> bool:
@@ -148,10 +142,12 @@ def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> 
     return Edit(schedule, row, _event(write, old, definition, now_ms), old)
 
 
-def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edit:
+def set_back(
+    edit: Edit, withdrawn: Sequence[int], admitted: Mapping[int, str | None], stored: Stored | None
+) -> Edit:
     """Let withdrawn times that the new definition still has be planned again.
 
-    Runs that were charged for withdrawn times are given back.
+    `admitted` are those that were queued, or in line. Runs that were charged are given back.
     """
     schedule, row = edit.schedule, edit.row
     definition, trigger = schedule.definition, schedule.definition.trigger
@@ -167,15 +163,17 @@ def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edi
         row = replace(row, runs_left=runs_left)
     edit = replace(edit, schedule=schedule, row=row)
     standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
-    if not standing:
+    come = [ms for ms in standing if ms + trigger.offset_ms <= at_ms]
+    if len(come) < len(standing):
+        edit = _row_back(edit, standing[len(come)], runs_left)
+    if not come:
         return edit
-    if definition.hand_over != "external" and edit.begins_anew:
-        return _come_again(edit, standing, at_ms, runs_left)
-    return _row_back(edit, standing[0], runs_left)
+    is_last = edit.row is None or not is_overdue(edit.row, at_ms)
+    return _come_again(edit, Come(come, admitted, is_last), at_ms, runs_left)
 
 
 def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
-    """Let the row begin again with a time; all from there to its own place were its times."""
+    """Let the row begin again with a time to come; all from there to its own were its times."""
     row = edit.row
     if row is not None and row.nominal_ms <= first_ms:
         return edit
@@ -187,16 +185,16 @@ def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
     return replace(edit, schedule=schedule, row=back)
 
 
-def _come_again(edit: Edit, standing: Sequence[int], now_ms: int, runs_left: int | None) -> Edit:
-    """Plan the times that have come by themselves; the row stands before those still to come.
+def _come_again(edit: Edit, come: Come, now_ms: int, runs_left: int | None) -> Edit:
+    """Plan times that have come by themselves; no row is set back behind the edit.
 
-    What the new definition has between them and the edit was never this schedule's.
+    Between them and the edit the rule may have times that were never this schedule's, and others
+    that the ledger has: a policy that saw them would choose one of those to run.
     """
     offset_ms = edit.schedule.definition.trigger.offset_ms
-    come = [ms for ms in standing if ms + offset_ms <= now_ms]
     active = replace(edit.schedule, state="active", error=None)
-    back = index_row(active, standing[0] - 1 + offset_ms, runs_left=runs_left)
-    if not come or back is None:
+    back = index_row(active, come.times[0] - 1 + offset_ms, runs_left=runs_left)
+    if back is None:
         return edit
     again, runs_left = plan_times(back, come, now_ms)
     edit = replace(edit, again=tuple(again))

@@ -29,6 +29,7 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.sql import events, ledger, rows
+from duly.stores.sql.admitted import admitted
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dispatches import dispatch_entries, plan_dispatches
@@ -247,14 +248,17 @@ class _Batch:
         if not whys:
             return []
         old = [each.before for each in self._after.values() if each.schedule.id in whys]
-        times = withdraw(db, whys, posted=_posted(each for each in old if each is not None))
+        posted = _posted(each for each in old if each is not None)
+        reasons = admitted(db, list(whys), posted, now_ms)
+        times = withdraw(db, whys, posted=posted)
         for edit in self._after.values():
             if edit.resumes and edit.before is not None:
                 write_pause(db, edit.before, now_ms)
         back = [key for key, edit in self._after.items() if edit.schedule.id in times]
         for key in back:
-            edit = self._after[key]
-            self._after[key] = set_back(edit, times[edit.schedule.id], self._stored.get(key))
+            edit, stored = self._after[key], self._stored.get(key)
+            own = edit.schedule.id
+            self._after[key] = set_back(edit, times[own], reasons.get(own, {}), stored)
         return back
 
     def _soon(self, until_ms: int) -> list[ScheduleKey]:

@@ -65,8 +65,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         """13:00 was withdrawn and is planned again; 13:10, 13:20 and 13:30 are nobody's."""
         await edit(store, a_definition(input="old"))
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=HOUR_MS)
+        clock.advance(hours=1, minutes=35)
         await edit(store, a_definition(OFTEN, input="new"))
         again = await only_occurrence(store)
         assert (again.nominal_ms, again.state.value, again.reason) == (AT_MS, "planned", "run_once")
@@ -85,9 +85,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         policies = Policies(misfire, grace_minutes * MINUTE_MS, overlap="allow")
         await edit(store, a_definition(policies=policies))
-        await next_hour(store, clock)
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=2 * HOUR_MS)
+        clock.advance(hours=2, minutes=35)
         await edit(store, a_definition(OFTEN, policies=policies))
         found = [(each.nominal_ms, each.count, each.state.value) for each in await ledger(store)]
         times = (AT_MS, AT_MS + HOUR_MS)
@@ -135,8 +134,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         skipping = Policies(Misfire("skip"))
         await edit(store, a_definition(max_runs=1, policies=skipping))
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=HOUR_MS)
+        clock.advance(hours=1, minutes=35)
         await edit(store, a_definition(OFTEN, max_runs=1, policies=skipping))
         assert (await only_occurrence(store)).state.value == "missed"
         row = await only_row(store)

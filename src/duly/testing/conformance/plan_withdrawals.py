@@ -111,8 +111,8 @@ class WithdrawalCases(StoreConformance):
     async def test_edit_after_the_grace_is_a_misfire(
         self, store: Store, clock: ManualClock
     ) -> None:
-        await edit(store, a_definition(input="old"))
-        await next_hour(store, clock)
+        """Nobody had queued it."""
+        await planned_ahead(store, clock, a_definition(input="old"))
         clock.advance(minutes=5)
         skipping = Policies(misfire=Misfire("skip"))
         await edit(store, a_definition(policies=skipping))
