@@ -152,6 +152,25 @@ def plan_times(
     return made, left
 
 
+def unplanned_times(row: Plannable, now_ms: int) -> list[int]:
+    """Times of a row that have come, though what they are spread by has not; limited as a plan."""
+    rule = _rule(row.trigger)
+    times: list[int] = []
+    nominal: int | None = row.nominal_ms
+    while nominal is not None and nominal <= now_ms < row.run_at_ms and len(times) < MAX_PLANNED:
+        times.append(nominal)
+        nominal = None if isinstance(rule, str) else rule.next_after_ms(nominal)
+    return times
+
+
+def taken_back(row: Plannable, times: Sequence[int], reason: str) -> list[PlannedOccurrence]:
+    """Times of a row as withdrawn, though nobody has planned them."""
+    state, offset_ms = OccurrenceState.WITHDRAWN, row.run_at_ms - row.nominal_ms
+    return [
+        PlannedOccurrence(row.schedule_id, ms, ms, 1, ms + offset_ms, state, reason) for ms in times
+    ]
+
+
 def policies_of(text: str) -> Policies:
     """The policies of a row's compact form."""
     found = _policies(text)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from duly.errors import Conflict
-from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
-from duly.planning import Come, PlannedOccurrence, plan_times
+from duly.occurrences import IndexRow, index_row, is_overdue, policies_text, trigger_text
+from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -34,7 +34,14 @@ from duly.stores.memory import ledger
 from duly.stores.memory.admitted import admitted
 from duly.stores.memory.dispatches import plan_dispatches, put_free
 from duly.stores.memory.documents import count, page, refusal, revised
-from duly.stores.memory.hand_over import Step, hand_over, is_planned, new_job, source_of
+from duly.stores.memory.hand_over import (
+    Step,
+    free_ones,
+    hand_over,
+    is_planned,
+    new_job,
+    source_of,
+)
 from duly.stores.memory.plans import plan_at_once
 from duly.stores.memory.tables import (
     Stored,
@@ -133,9 +140,11 @@ def revise(
     because = "paused" if old.enabled and not definition.enabled else "changed"
     on_time = admitted(tables, earlier.id, now_ms)
     withdrawn = [] if is_same else withdraw(tables, now_ms, earlier.id, by, because=because)
-    standing = still_had(withdrawn, definition.trigger)
+    row = before = _row_with_time(tables, key)
+    unplanned = unplanned_times(before, now_ms) if is_retimed and before else []
+    kept = [ms for ms in unplanned if definition.trigger.next_after_ms(ms - 1) == ms]
+    standing = sorted(still_had(withdrawn, definition.trigger) + kept)
     come = [ms for ms in standing if ms + definition.trigger.offset_ms <= now_ms]
-    row = _row_with_time(tables, key)
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
     rests = stored.state == "quarantined" or (stored.state == "finished" and bool(withdrawn))
@@ -145,11 +154,16 @@ def revise(
         row = _gone_on(row, definition, runs_left)
     stored, row = _set_back(stored, row, standing[len(come) :], runs_left)
     is_last = row is None or not is_overdue(row, now_ms)
+    on_time |= dict.fromkeys(kept)
     stored, row, again = _come_again(stored, row, Come(come, on_time, is_last), runs_left, now_ms)
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(_change_event(earlier, definition, now_ms, by))
     _hand_again(step, schedule_of(stored), again)
+    if before is not None and state_of(definition) == "active" and runs_left != 0:
+        gone = [ms for ms in unplanned if ms not in kept]
+        over = taken_back(before, gone, f"withdrawn: schedule {because}")
+        hand_over(step, source_of(earlier), free_ones(tables, before.trigger, over), {})
     return _planned(step, key, created=False)
 
 
@@ -197,7 +211,7 @@ def _set_back(
 ) -> tuple[Stored, IndexRow | None]:
     """Let a row begin with a withdrawn time to come that is before its own, if there is one."""
     schedule = schedule_of(stored)
-    if not to_come or state_of(schedule.definition) != "active":
+    if not to_come or runs_left == 0 or state_of(schedule.definition) != "active":
         return stored, row
     if row is not None and row.nominal_ms <= to_come[0]:
         return stored, row
@@ -239,6 +253,7 @@ def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) 
         put_free(step.tables, row, again)
         return
     source = source_of(schedule)
+    again = free_ones(step.tables, trigger_text(schedule.definition.trigger), again)
     step.reserve(sum(is_planned(each) for each in again))
     jobs = {each.nominal_ms: new_job(step, source, each) for each in again if is_planned(each)}
     hand_over(step, source, again, jobs)

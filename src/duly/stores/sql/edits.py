@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from msgspec import structs
 
 from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
-from duly.planning import Come, PlannedOccurrence, plan_times
+from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -73,6 +74,24 @@ class Edit:
     def resumes(self) -> bool:
         """Whether a pause ends here."""
         return self.event is not None and self.event.kind == "resumed"
+
+
+class Taken(NamedTuple):
+    """What an edit takes back of the times that its schedule had."""
+
+    withdrawn: Sequence[int] = ()
+    """They were planned, and had not begun."""
+    admitted: Mapping[int, str | None] = {}
+    """Those of them that were queued or in line, with their reasons."""
+    unplanned: Sequence[int] = ()
+    """They have come, but what they were spread by has not."""
+
+
+def unplanned(edit: Edit, stored: Stored | None, now_ms: int) -> list[int]:
+    """Times that have come, and that the row of a new rule would pass by."""
+    if stored is None or stored.row is None or not edit.retimes:
+        return []
+    return unplanned_times(stored.row, now_ms)
 
 
 def plan_write(
@@ -142,34 +161,40 @@ def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> 
     return Edit(schedule, row, _event(write, old, definition, now_ms), old)
 
 
-def set_back(
-    edit: Edit, withdrawn: Sequence[int], admitted: Mapping[int, str | None], stored: Stored | None
-) -> Edit:
-    """Let withdrawn times that the new definition still has be planned again.
+def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
+    """Let times that the new definition still has be planned again.
 
-    `admitted` are those that were queued, or in line. Runs that were charged are given back.
+    Runs that were charged for withdrawn times are given back.
     """
     schedule, row = edit.schedule, edit.row
     definition, trigger = schedule.definition, schedule.definition.trigger
-    is_active = state_of(definition) == "active"
-    if not withdrawn or stored is None or edit.event is None or not is_active:
+    event = edit.event
+    if stored is None or event is None or state_of(definition) != "active":
         return edit
-    at_ms = edit.event.at_ms
-    runs_left = _runs_left(definition, stored, len(withdrawn))
+    at_ms = event.at_ms
+    runs_left = _runs_left(definition, stored, len(taken.withdrawn))
     if schedule.state == "finished" and runs_left != 0:
         active: ScheduleState = "active"
         schedule, row = _placed(replace(schedule, state=active), at_ms, runs_left)
     if row is not None:
         row = replace(row, runs_left=runs_left)
     edit = replace(edit, schedule=schedule, row=row)
-    standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
+    if runs_left == 0:
+        return edit
+    times = sorted([*taken.withdrawn, *taken.unplanned])
+    standing = [ms for ms in times if trigger.next_after_ms(ms - 1) == ms]
     come = [ms for ms in standing if ms + trigger.offset_ms <= at_ms]
     if len(come) < len(standing):
         edit = _row_back(edit, standing[len(come)], runs_left)
-    if not come:
-        return edit
-    is_last = edit.row is None or not is_overdue(edit.row, at_ms)
-    return _come_again(edit, Come(come, admitted, is_last), at_ms, runs_left)
+    if come:
+        is_last = edit.row is None or not is_overdue(edit.row, at_ms)
+        on_time = {**taken.admitted, **dict.fromkeys(taken.unplanned)}
+        edit = _come_again(edit, Come(come, on_time, is_last), at_ms, runs_left)
+    gone = [ms for ms in taken.unplanned if ms not in standing]
+    if gone and stored.row is not None:
+        reason = f"withdrawn: schedule {event.kind}"
+        edit = replace(edit, again=(*edit.again, *taken_back(stored.row, gone, reason)))
+    return edit
 
 
 def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:

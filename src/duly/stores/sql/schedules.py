@@ -33,7 +33,7 @@ from duly.stores.sql.admitted import admitted
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dispatches import dispatch_entries, plan_dispatches
-from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
+from duly.stores.sql.edits import Edit, Stored, Taken, plan_write, set_back, unplanned
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
@@ -254,11 +254,14 @@ class _Batch:
         for edit in self._after.values():
             if edit.resumes and edit.before is not None:
                 write_pause(db, edit.before, now_ms)
-        back = [key for key, edit in self._after.items() if edit.schedule.id in times]
-        for key in back:
-            edit, stored = self._after[key], self._stored.get(key)
-            own = edit.schedule.id
-            self._after[key] = set_back(edit, times[own], reasons.get(own, {}), stored)
+        back = []
+        for key, edit in self._after.items():
+            own, stored = edit.schedule.id, self._stored.get(key)
+            left = unplanned(edit, stored, now_ms)
+            if own in times or left:
+                taken = Taken(times.get(own, ()), reasons.get(own, {}), left)
+                self._after[key] = set_back(edit, taken, stored)
+                back.append(key)
         return back
 
     def _soon(self, until_ms: int) -> list[ScheduleKey]:
