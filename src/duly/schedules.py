@@ -92,6 +92,10 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             _between("pause_after_failures", self.pause_after_failures, 1, 10_000)
 
 
+_NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
+"""What an encoder may say of an input."""
+
+
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a user, an agent or a programmer asks for."""
 
@@ -141,6 +145,13 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         shown = {name: getattr(self, name) for name, unset in named if getattr(self, name) != unset}
         whole = {"trigger": self.trigger.to_json(), "action": self.action, **shown}
         return msgspec.json.encode(whole, order="deterministic").decode()
+
+    def is_same(self, other: Definition) -> bool:
+        """Whether both are stored alike: 1, 1.0 and true are one to Python, and three to a job."""
+        try:
+            return self.to_json() == other.to_json()
+        except _NO_JSON:
+            return False
 
     @classmethod
     def parse(cls, stored: str | bytes | Mapping[str, Any]) -> Definition:
@@ -240,7 +251,7 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
     """Refuse what the owner may not ask for. The trigger is bound."""
     try:
         size = len(msgspec.json.encode(definition.input))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except _NO_JSON as error:
         raise InvalidInput(f"input cannot be written as JSON: {error}") from None
     if size > limits.input_bytes:
         raise InvalidInput(f"input has {size} bytes as JSON; allowed: {limits.input_bytes}")

@@ -306,7 +306,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_released_job_has_begun",
         ),
         (
-            planted("WithdrawsForWords", (schedules, "_deeds", lambda _: object())),
+            planted("WithdrawsForWords", (schedules, "_deeds", lambda given: given)),
             "test_description_and_note_touch_nothing",
         ),
         (

@@ -114,7 +114,7 @@ def _create(step: Step, write: ScheduleWrite, scope: Scope) -> ScheduleWritten:
 def _change(step: Step, write: ScheduleWrite, stored: Stored) -> ScheduleWritten:
     tables, earlier = step.tables, schedule_of(stored)
     definition = rebind(write.definition, earlier.key, earlier.definition, step.now_ms)
-    if definition.to_json() == stored.document.body and stored.state != "quarantined":
+    if definition.is_same(earlier.definition) and stored.state != "quarantined":
         return ScheduleWritten(earlier, _row_with_time(tables, write.key), created=False)
     check(definition, earlier.scope, write.limits, step.now_ms)
     return revise(step, write.key, stored, definition, write.by)
@@ -126,7 +126,7 @@ def revise(
     """Store another definition of a schedule; it is bound and checked already."""
     tables, now_ms, earlier = step.tables, step.now_ms, schedule_of(stored)
     old = earlier.definition
-    is_same = _deeds(definition) == _deeds(old)
+    is_same = _deeds(definition).is_same(_deeds(old))
     if is_same and stored.state != "quarantined":
         return _reword(step, key, stored, definition, by)
     is_retimed = timing(definition) != timing(old)

@@ -56,7 +56,7 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         old, new = self.before.definition, self.schedule.definition
-        return structs.replace(new, description=old.description, note=old.note) != old
+        return not structs.replace(new, description=old.description, note=old.note).is_same(old)
 
     @property
     def retimes(self) -> bool:
@@ -146,7 +146,7 @@ def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> 
     old = stored.schedule
     definition = rebind(write.definition, old.key, old.definition, now_ms)
     is_quarantined = old.state == "quarantined"
-    if definition == old.definition and not is_quarantined:
+    if definition.is_same(old.definition) and not is_quarantined:
         return Edit(old, stored.row, None)
     check(definition, scope, write.limits, now_ms)
     schedule = replace(old, definition=definition, version=old.version + 1, updated_at_ms=now_ms)

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from duly.errors import InvalidInput
+from duly.plan_store import PlanRequest
 from duly.schedules import Policies, ScheduleId
 from duly.store import ScheduleEvent, Store
 from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import claims
 from duly.testing.conformance.samples import (
     DAILY,
     HOUR_MS,
@@ -266,6 +268,25 @@ class EditCases(StoreConformance):
         assert row.nominal_ms == START_MS + 2 * HOUR_MS
         assert await store.list_quarantined() == []
         assert (await last_event(store)).kind == "changed"
+
+    @case
+    @pytest.mark.parametrize("other", [True, 1.0, [1]], ids=["true", "1.0", "list"])
+    async def test_input_is_another_when_its_json_is(
+        self, store: Store, clock: ManualClock, other: object
+    ) -> None:
+        """1, 1.0 and true are equal to Python. What was planned with one is planned anew."""
+        await put(store, a_write(definition=a_definition(input={"n": 1})))
+        clock.advance(minutes=59, seconds=30)
+        await store.plan_occurrences(PlanRequest(look_ahead_ms=MINUTE_MS))
+        (answer,) = await put(store, a_write(definition=a_definition(input={"n": other})))
+        assert answer.schedule.version == 2
+        stored = await store.get_schedule(a_key())
+        assert stored is not None
+        assert repr(stored.definition.input) == repr({"n": other})
+        clock.advance(seconds=30)
+        (job,) = (await claims(store)).jobs
+        assert msgspec.json.decode(job.input) == {"n": other}
+        assert job.input == msgspec.json.encode({"n": other}).decode()
 
     @case
     async def test_invalid_edit_changes_nothing(self, store: Store) -> None:
