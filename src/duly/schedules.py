@@ -271,6 +271,25 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
         raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
 
 
+def check_edit(definition: Definition, earlier: Schedule, limits: Limits, at_ms: int) -> None:
+    """Refuse what the owner may not ask for by an edit. The trigger is bound.
+
+    Limits may be tighter than when the schedule was made. What stands is asked again when it is to
+    run again, and not when its owner pauses it or writes a note.
+    """
+    old = earlier.definition
+    is_at_rest = not old.enabled or earlier.state == "quarantined"
+    asked = msgspec.structs.replace(
+        old,
+        trigger=definition.trigger,
+        input=definition.input,
+        hand_over=definition.hand_over,
+        interval_bounds_ms=definition.interval_bounds_ms,
+    )
+    if (definition.enabled and is_at_rest) or not asked.is_same(old):
+        check(definition, earlier.scope, limits, at_ms)
+
+
 @lru_cache(maxsize=4_096)
 def _shortest_gap_ms(trigger: Trigger, after_ms: int, sample: int = 60) -> int:
     """Shortest distance between neighbours among the next times; kept, for many created at once."""

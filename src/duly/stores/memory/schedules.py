@@ -16,6 +16,7 @@ from duly.schedules import (
     bind,
     binding_key,
     check,
+    check_edit,
     rebind,
     state_of,
 )
@@ -116,7 +117,7 @@ def _change(step: Step, write: ScheduleWrite, stored: Stored) -> ScheduleWritten
     definition = rebind(write.definition, earlier.key, earlier.definition, step.now_ms)
     if definition.is_same(earlier.definition) and stored.state != "quarantined":
         return ScheduleWritten(earlier, _row_with_time(tables, write.key), created=False)
-    check(definition, earlier.scope, write.limits, step.now_ms)
+    check_edit(definition, earlier, write.limits, step.now_ms)
     return revise(step, write.key, stored, definition, write.by)
 
 

@@ -21,6 +21,7 @@ from duly.schedules import (
     bind,
     binding_key,
     check,
+    check_edit,
     rebind,
     state_of,
 )
@@ -104,7 +105,7 @@ def plan_write(
         return refusal
     if stored is None:
         return _create(write, scope, now_ms)
-    return _change(write, stored, scope, now_ms)
+    return _change(write, stored, now_ms)
 
 
 def _refusal(
@@ -142,13 +143,13 @@ def _create(write: ScheduleWrite, scope: Scope, now_ms: int) -> Edit:
     return Edit(schedule, row, ScheduleEvent(write.id, "created", now_ms, write.by))
 
 
-def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> Edit:
+def _change(write: ScheduleWrite, stored: Stored, now_ms: int) -> Edit:
     old = stored.schedule
     definition = rebind(write.definition, old.key, old.definition, now_ms)
     is_quarantined = old.state == "quarantined"
     if definition.is_same(old.definition) and not is_quarantined:
         return Edit(old, stored.row, None)
-    check(definition, scope, write.limits, now_ms)
+    check_edit(definition, old, write.limits, now_ms)
     schedule = replace(old, definition=definition, version=old.version + 1, updated_at_ms=now_ms)
     if _timing(definition) == _timing(old.definition) and not is_quarantined:
         row = None if stored.row is None else _with_policies(stored.row, definition)

@@ -10,7 +10,7 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.plan_store import PlanRequest
-from duly.schedules import Policies, ScheduleId
+from duly.schedules import Definition, Limits, Policies, Schedule, ScheduleId
 from duly.store import ScheduleEvent, Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import claims
@@ -295,3 +295,27 @@ class EditCases(StoreConformance):
             await store.put_schedules([a_write(definition=a_definition(every(seconds=1)))])
         assert await store.get_schedule(a_key()) == before.schedule
         assert await only_row(store) == before.row
+
+    @case
+    async def test_tighter_limits_let_an_owner_pause_and_annotate(self, store: Store) -> None:
+        """The schedule was made under others. It stands as it is, and is asked when it resumes."""
+        often = every(minutes=5)
+        await put(store, a_write(definition=a_definition(often)))
+        tight = Limits(shortest_interval_ms=10 * MINUTE_MS)
+
+        async def write(definition: Definition) -> Schedule:
+            (answer,) = await put(store, replace(a_write(definition=definition), limits=tight))
+            return answer.schedule
+
+        await write(a_definition(often, description="words", note="for ada"))
+        await write(a_definition(often, policies=Policies(priority=2)))
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(often, input="new"))
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(every(minutes=6)))
+        paused = await write(a_definition(often, enabled=False))
+        assert (paused.state, paused.version) == ("paused", 4)
+        assert (await write(a_definition(often, enabled=False, note="why"))).version == 5
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(often))
+        assert (await write(a_definition(HOURLY))).state == "active"
