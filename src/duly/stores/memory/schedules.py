@@ -150,7 +150,10 @@ def revise(
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
     rests = stored.state == "quarantined" or (stored.state == "finished" and bool(withdrawn))
     if is_retimed or rests:
-        stored, row = _anew(stored, runs_left, now_ms)
+        rested_at_ms = (
+            None if is_retimed or key not in tables.errors else tables.rows[key].nominal_ms
+        )
+        stored, row = _anew(stored, runs_left, now_ms, rested_at_ms)
     elif row is not None:
         row = _gone_on(row, definition, runs_left)
     stored, row = _set_back(stored, row, standing[len(come) :], runs_left)
@@ -200,10 +203,14 @@ def _gone_on(row: IndexRow, definition: Definition, runs_left: int | None) -> In
     return replace(row, runs_left=runs_left)
 
 
-def _anew(stored: Stored, runs_left: int | None, now_ms: int) -> tuple[Stored, IndexRow | None]:
-    """The row begins after now."""
+def _anew(
+    stored: Stored, runs_left: int | None, now_ms: int, rested_at_ms: int | None
+) -> tuple[Stored, IndexRow | None]:
+    """The row begins after now, or where it came to before its quarantine."""
     definition = schedule_of(stored).definition
     stored = replace(stored, state=state_of(definition), error=None)
+    if rested_at_ms is not None:
+        return _with_row(stored, rested_at_ms - 1 + definition.trigger.offset_ms, runs_left)
     return _with_row(stored, now_ms, runs_left)
 
 

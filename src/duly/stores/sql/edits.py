@@ -37,6 +37,8 @@ class Stored:
     row: IndexRow | None
     runs: int = 0
     """Runs that the ledger has; counted where there is no row to know it."""
+    rests_at_ms: int | None = None
+    """The time that a quarantined row came to, and no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _change(write: ScheduleWrite, stored: Stored, now_ms: int) -> Edit:
     else:
         runs_left = _runs_left(definition, stored)
         fresh = replace(schedule, state=state_of(definition), error=None)
-        schedule, row = _placed(fresh, now_ms, runs_left)
+        schedule, row = _placed(fresh, _begins_after_ms(definition, stored, now_ms), runs_left)
         if row is not None and stored.row is not None:
             row = replace(row, version=stored.row.version + 1)
     return Edit(schedule, row, _event(write, old, definition, now_ms), old)
@@ -239,6 +241,14 @@ def _placed(
         finished: ScheduleState = "finished"
         return replace(schedule, state=finished), None
     return schedule, None if row is None else replace(row, runs_left=runs_left)
+
+
+def _begins_after_ms(definition: Definition, stored: Stored, now_ms: int) -> int:
+    """Where a row begins: with the edit, or where it was quarantined if the timing is as it was."""
+    rests_at_ms = stored.rests_at_ms
+    if rests_at_ms is None or _timing(definition) != _timing(stored.schedule.definition):
+        return now_ms
+    return rests_at_ms - 1 + definition.trigger.offset_ms
 
 
 def _runs_left(definition: Definition, stored: Stored, withdrawn: int = 0) -> int | None:

@@ -335,8 +335,12 @@ def _read(
             schedule = schedule_of(document)
             key = ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
             row = standing.get(key)
-            is_live = row is not None and row.error is None and row.schedule_id == schedule.id
-            found[key] = Stored(schedule, rows.row_of(row) if is_live and row else None)
+            if row is None or row.schedule_id != schedule.id:
+                found[key] = Stored(schedule, None)
+            elif row.error is None:
+                found[key] = Stored(schedule, rows.row_of(row))
+            else:
+                found[key] = Stored(schedule, None, rests_at_ms=row.nominal_ms)
     _count_runs(db, found)
     return found, numbers
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from duly.jobs import JobState
 from duly.outcomes import Succeeded
@@ -90,6 +91,41 @@ class WithdrawalCases(StoreConformance):
         assert await store.list_quarantined() == []
         kept = [job for job in await jobs_of(store) if job.nominal_ms == AT_MS]
         assert [(job.id, job.state) for job in kept] == [(before[0].id, JobState.SCHEDULED)]
+
+    @case
+    @pytest.mark.parametrize(
+        ("misfire", "expected"),
+        [
+            (Misfire(), [(2, "missed"), (1, "planned")]),
+            (Misfire("skip"), [(3, "missed")]),
+            (Misfire("catch_up"), [(1, "planned")] * 3),
+        ],
+        ids=["run_once", "skip", "catch_up"],
+    )
+    async def test_policy_decides_over_the_times_of_a_quarantine(
+        self, store: Store, clock: ManualClock, misfire: Misfire, expected: list[tuple[int, str]]
+    ) -> None:
+        definition = a_definition(policies=Policies(misfire))
+        await edit(store, definition)
+        await store.upsert(replace(await only_row(store), trigger="nonsense"))
+        await next_hour(store, clock)
+        assert await states(store) == ["quarantined"]
+        clock.advance(hours=2, minutes=30)
+        await edit(store, definition)
+        assert [(row.count, row.state.value) for row in await ledger(store)] == expected
+        assert (await only_row(store)).nominal_ms == AT_MS + 3 * HOUR_MS
+
+    @case
+    async def test_new_trigger_begins_after_a_quarantine(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await edit(store, a_definition())
+        await store.upsert(replace(await only_row(store), trigger="nonsense"))
+        await next_hour(store, clock)
+        clock.advance(hours=2, minutes=30)
+        await edit(store, a_definition(cron("45 * * * *")))
+        assert await states(store) == ["quarantined"]
+        assert (await only_row(store)).nominal_ms == AT_MS + 2 * HOUR_MS + 45 * MINUTE_MS
 
     @case
     async def test_edit_just_after_the_time_loses_nothing(
