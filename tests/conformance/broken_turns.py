@@ -311,7 +311,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         ),
         (
             planted("StaysFinished", (schedules, "_anew", stays_finished)),
-            "test_single_time_is_edited",
+            "test_more_runs_begin_after_the_edit",
         ),
         (
             planted("PlansBeforeTheEdit", (schedules, "_come_again", from_the_first_withdrawn)),
@@ -319,7 +319,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         ),
         (
             planted("TakesTheQueuedForLate", (schedules, "admitted", lambda *_: {})),
-            "test_edit_loses_nothing_that_is_queued",
+            "test_new_trigger_loses_nothing_that_is_queued",
         ),
         (
             planted("ForgetsWhatHadCome", (schedules, "plan_times", forgets_them)),
