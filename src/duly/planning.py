@@ -7,7 +7,7 @@ to its next one is covered by exactly one occurrence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple, Protocol
@@ -113,29 +113,62 @@ def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Pla
     return plans
 
 
-def plan_times(
-    row: Plannable, times: Sequence[int], now_ms: int
-) -> tuple[list[PlannedOccurrence], int | None]:
-    """What becomes of single times of a row, all of which have come, and the runs left.
+class Come(NamedTuple):
+    """Single times of a schedule that have come, oldest first."""
 
-    As a plan would decide if the rule had no others; given oldest first.
+    times: Sequence[int]
+    admitted: Mapping[int, str | None] = {}
+    """Those that are not late, whatever the hour, each with the reason that it was planned for."""
+    is_last: bool = True
+    """Whether no later time of the schedule has come."""
+
+
+def plan_times(
+    row: Plannable, come: Come, now_ms: int
+) -> tuple[list[PlannedOccurrence], int | None]:
+    """What becomes of single times by the policies of a row, and the runs left.
+
+    As a plan would decide if the rule had no others.
     """
     policies, left = policies_of(row.policies), row.runs_left
     offset_ms = row.run_at_ms - row.nominal_ms
     late_before_ms = now_ms - policies.grace_ms - offset_ms
-    late = tuple(ms for ms in times if ms < late_before_ms)
-    on_time = times[len(late) :]
+    late = tuple(ms for ms in come.times if ms < late_before_ms and ms not in come.admitted)
+    on_time = [ms for ms in come.times if ms >= late_before_ms or ms in come.admitted]
     if left is not None and left <= 0:
         return [], left
     misfire = policies.misfire
-    keep = 0 if misfire.kind == "run_once" and on_time else _keep(misfire, left)
+    another_runs = bool(on_time) or not come.is_last
+    keep = 0 if misfire.kind == "run_once" and another_runs else _keep(misfire, left)
     kept = _kept(misfire, late, keep, now_ms - offset_ms)
     missed = [_missed(row, ms, ms, 1, misfire) for ms in late[: len(late) - len(kept)]]
     if left is not None:
         on_time = on_time[: left - len(kept)]
         left -= len(kept) + len(on_time)
     made = [*missed, *_late(row, kept, misfire, now_ms)]
-    return made + [_on_time(row, ms, ms + offset_ms) for ms in on_time], left
+    for ms in on_time:
+        again = _on_time(row, ms, ms + offset_ms)
+        made.append(again._replace(reason=come.admitted.get(ms)))
+    return made, left
+
+
+def unplanned_times(row: Plannable, now_ms: int) -> list[int]:
+    """Times of a row that have come, though what they are spread by has not; limited as a plan."""
+    rule = _rule(row.trigger)
+    times: list[int] = []
+    nominal: int | None = row.nominal_ms
+    while nominal is not None and nominal <= now_ms < row.run_at_ms and len(times) < MAX_PLANNED:
+        times.append(nominal)
+        nominal = None if isinstance(rule, str) else rule.next_after_ms(nominal)
+    return times
+
+
+def taken_back(row: Plannable, times: Sequence[int], reason: str) -> list[PlannedOccurrence]:
+    """Times of a row as withdrawn, though nobody has planned them."""
+    state, offset_ms = OccurrenceState.WITHDRAWN, row.run_at_ms - row.nominal_ms
+    return [
+        PlannedOccurrence(row.schedule_id, ms, ms, 1, ms + offset_ms, state, reason) for ms in times
+    ]
 
 
 def policies_of(text: str) -> Policies:

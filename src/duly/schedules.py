@@ -92,6 +92,10 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             _between("pause_after_failures", self.pause_after_failures, 1, 10_000)
 
 
+_NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
+"""What an encoder may say of an input."""
+
+
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a user, an agent or a programmer asks for."""
 
@@ -141,6 +145,13 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         shown = {name: getattr(self, name) for name, unset in named if getattr(self, name) != unset}
         whole = {"trigger": self.trigger.to_json(), "action": self.action, **shown}
         return msgspec.json.encode(whole, order="deterministic").decode()
+
+    def is_same(self, other: Definition) -> bool:
+        """Whether both are stored alike: 1, 1.0 and true are one to Python, and three to a job."""
+        try:
+            return self.to_json() == other.to_json()
+        except _NO_JSON:
+            return False
 
     @classmethod
     def parse(cls, stored: str | bytes | Mapping[str, Any]) -> Definition:
@@ -240,7 +251,7 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
     """Refuse what the owner may not ask for. The trigger is bound."""
     try:
         size = len(msgspec.json.encode(definition.input))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except _NO_JSON as error:
         raise InvalidInput(f"input cannot be written as JSON: {error}") from None
     if size > limits.input_bytes:
         raise InvalidInput(f"input has {size} bytes as JSON; allowed: {limits.input_bytes}")
@@ -258,6 +269,25 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
         )
     if definition.hand_over == "http" and shortest < 60_000:
         raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
+
+
+def check_edit(definition: Definition, earlier: Schedule, limits: Limits, at_ms: int) -> None:
+    """Refuse what the owner may not ask for by an edit. The trigger is bound.
+
+    Limits may be tighter than when the schedule was made. What stands is asked again when it is to
+    run again, and not when its owner pauses it or writes a note.
+    """
+    old = earlier.definition
+    is_at_rest = not old.enabled or earlier.state == "quarantined"
+    asked = msgspec.structs.replace(
+        old,
+        trigger=definition.trigger,
+        input=definition.input,
+        hand_over=definition.hand_over,
+        interval_bounds_ms=definition.interval_bounds_ms,
+    )
+    if (definition.enabled and is_at_rest) or not asked.is_same(old):
+        check(definition, earlier.scope, limits, at_ms)
 
 
 @lru_cache(maxsize=4_096)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from duly.errors import Conflict
-from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
-from duly.planning import PlannedOccurrence, plan_times
+from duly.occurrences import IndexRow, index_row, is_overdue, policies_text, trigger_text
+from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -16,6 +16,7 @@ from duly.schedules import (
     bind,
     binding_key,
     check,
+    check_edit,
     rebind,
     state_of,
 )
@@ -31,9 +32,17 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.memory import ledger
+from duly.stores.memory.admitted import admitted
 from duly.stores.memory.dispatches import plan_dispatches, put_free
 from duly.stores.memory.documents import count, page, refusal, revised
-from duly.stores.memory.hand_over import Step, hand_over, is_planned, new_job, source_of
+from duly.stores.memory.hand_over import (
+    Step,
+    free_ones,
+    hand_over,
+    is_planned,
+    new_job,
+    source_of,
+)
 from duly.stores.memory.plans import plan_at_once
 from duly.stores.memory.tables import (
     Stored,
@@ -106,9 +115,9 @@ def _create(step: Step, write: ScheduleWrite, scope: Scope) -> ScheduleWritten:
 def _change(step: Step, write: ScheduleWrite, stored: Stored) -> ScheduleWritten:
     tables, earlier = step.tables, schedule_of(stored)
     definition = rebind(write.definition, earlier.key, earlier.definition, step.now_ms)
-    if definition.to_json() == stored.document.body and stored.state != "quarantined":
+    if definition.is_same(earlier.definition) and stored.state != "quarantined":
         return ScheduleWritten(earlier, _row_with_time(tables, write.key), created=False)
-    check(definition, earlier.scope, write.limits, step.now_ms)
+    check_edit(definition, earlier, write.limits, step.now_ms)
     return revise(step, write.key, stored, definition, write.by)
 
 
@@ -118,7 +127,7 @@ def revise(
     """Store another definition of a schedule; it is bound and checked already."""
     tables, now_ms, earlier = step.tables, step.now_ms, schedule_of(stored)
     old = earlier.definition
-    is_same = _deeds(definition) == _deeds(old)
+    is_same = _deeds(definition).is_same(_deeds(old))
     if is_same and stored.state != "quarantined":
         return _reword(step, key, stored, definition, by)
     is_retimed = timing(definition) != timing(old)
@@ -130,21 +139,35 @@ def revise(
         stored = tables.documents[document_key(key)]
         earlier = schedule_of(stored)
     because = "paused" if old.enabled and not definition.enabled else "changed"
+    on_time = admitted(tables, earlier.id, now_ms)
     withdrawn = [] if is_same else withdraw(tables, now_ms, earlier.id, by, because=because)
-    standing = still_had(withdrawn, definition.trigger)
-    row = _row_with_time(tables, key)
+    row = before = _row_with_time(tables, key)
+    unplanned = unplanned_times(before, now_ms) if is_retimed and before else []
+    kept = [ms for ms in unplanned if definition.trigger.next_after_ms(ms - 1) == ms]
+    standing = sorted(still_had(withdrawn, definition.trigger) + kept)
+    come = [ms for ms in standing if ms + definition.trigger.offset_ms <= now_ms]
     runs_left = _runs_left(tables, earlier, definition, row, len(withdrawn))
     stored = replace(stored, document=revised(stored.document, definition.to_json(), now_ms))
-    again: list[PlannedOccurrence] = []
     rests = stored.state == "quarantined" or (stored.state == "finished" and bool(withdrawn))
     if is_retimed or rests:
-        stored, row, again = _anew(stored, standing, runs_left, now_ms)
-    else:
-        stored, row = _gone_on(stored, row, standing, runs_left)
+        rested_at_ms = (
+            None if is_retimed or key not in tables.errors else tables.rows[key].nominal_ms
+        )
+        stored, row = _anew(stored, runs_left, now_ms, rested_at_ms)
+    elif row is not None:
+        row = _gone_on(row, definition, runs_left)
+    stored, row = _set_back(stored, row, standing[len(come) :], runs_left)
+    is_last = row is None or not is_overdue(row, now_ms)
+    on_time |= dict.fromkeys(kept)
+    stored, row, again = _come_again(stored, row, Come(come, on_time, is_last), runs_left, now_ms)
     tables.documents[document_key(key)] = stored
     _replace_row(tables, key, row)
     tables.events.append(_change_event(earlier, definition, now_ms, by))
     _hand_again(step, schedule_of(stored), again)
+    if before is not None and state_of(definition) == "active" and runs_left != 0:
+        gone = [ms for ms in unplanned if ms not in kept]
+        over = taken_back(before, gone, f"withdrawn: schedule {because}")
+        hand_over(step, source_of(earlier), free_ones(tables, before.trigger, over), {})
     return _planned(step, key, created=False)
 
 
@@ -173,53 +196,58 @@ def _deeds(definition: Definition) -> Definition:
     return msgspec.structs.replace(definition, description="", note="")
 
 
-def _gone_on(
-    stored: Stored, row: IndexRow | None, standing: list[int], runs_left: int | None
-) -> tuple[Stored, IndexRow | None]:
-    """The row stays where it stood, or is set back to what was withdrawn."""
-    if row is not None:
-        policies = schedule_of(stored).definition.policies
-        row = replace(row, priority=policies.priority, policies=policies_text(policies))
-        row = replace(row, runs_left=runs_left)
-    return _set_back(stored, row, min(standing, default=None), runs_left)
+def _gone_on(row: IndexRow, definition: Definition, runs_left: int | None) -> IndexRow:
+    """The row stays where it stood."""
+    policies = definition.policies
+    row = replace(row, priority=policies.priority, policies=policies_text(policies))
+    return replace(row, runs_left=runs_left)
 
 
 def _anew(
-    stored: Stored, standing: list[int], runs_left: int | None, now_ms: int
-) -> tuple[Stored, IndexRow | None, list[PlannedOccurrence]]:
-    """The row begins after now. Withdrawn times that have come are planned by themselves.
-
-    Between them and now the new definition may have times that the schedule never had.
-    """
+    stored: Stored, runs_left: int | None, now_ms: int, rested_at_ms: int | None
+) -> tuple[Stored, IndexRow | None]:
+    """The row begins after now, or where it came to before its quarantine."""
     definition = schedule_of(stored).definition
     stored = replace(stored, state=state_of(definition), error=None)
-    active, offset_ms = stored, definition.trigger.offset_ms
-    stored, row = _with_row(stored, now_ms, runs_left)
-    if definition.hand_over == "external":
-        return *_set_back(stored, row, min(standing, default=None), runs_left), []
-    come = [ms for ms in standing if ms + offset_ms <= now_ms]
-    back = index_row(schedule_of(active), min(come) - 1 + offset_ms) if come else None
-    if back is None:
-        return stored, row, []
-    again, left = plan_times(replace(back, runs_left=runs_left), come, now_ms)
-    if left == 0:
-        return replace(active, state="finished"), None, again
-    return stored, None if row is None else replace(row, runs_left=left), again
+    if rested_at_ms is not None:
+        return _with_row(stored, rested_at_ms - 1 + definition.trigger.offset_ms, runs_left)
+    return _with_row(stored, now_ms, runs_left)
 
 
 def _set_back(
-    stored: Stored, row: IndexRow | None, withdrawn_ms: int | None, runs_left: int | None
+    stored: Stored, row: IndexRow | None, to_come: list[int], runs_left: int | None
 ) -> tuple[Stored, IndexRow | None]:
-    """Let a row begin with a withdrawn time that comes before its own, if there is one."""
+    """Let a row begin with a withdrawn time to come that is before its own, if there is one."""
     schedule = schedule_of(stored)
-    if withdrawn_ms is None or state_of(schedule.definition) != "active":
+    if not to_come or runs_left == 0 or state_of(schedule.definition) != "active":
         return stored, row
-    if row is not None and row.nominal_ms <= withdrawn_ms:
+    if row is not None and row.nominal_ms <= to_come[0]:
         return stored, row
     schedule = replace(schedule, state="active")
-    after_ms = withdrawn_ms + schedule.definition.trigger.offset_ms - 1
+    after_ms = to_come[0] + schedule.definition.trigger.offset_ms - 1
     back = index_row(schedule, after_ms, runs_left=runs_left)
     return replace(stored, state="active"), back
+
+
+def _come_again(
+    stored: Stored, row: IndexRow | None, come: Come, runs_left: int | None, now_ms: int
+) -> tuple[Stored, IndexRow | None, list[PlannedOccurrence]]:
+    """Plan withdrawn times that have come by themselves.
+
+    Between them and now the definition may have times that the schedule never had, and others
+    that the ledger has.
+    """
+    definition = schedule_of(stored).definition
+    if not come.times or state_of(definition) != "active":
+        return stored, row, []
+    active = replace(schedule_of(stored), state="active")
+    after_ms = come.times[0] + definition.trigger.offset_ms - 1
+    back = index_row(active, after_ms)
+    assert back is not None
+    again, left = plan_times(replace(back, runs_left=runs_left), come, now_ms)
+    if left == 0:
+        return replace(stored, state="finished", error=None), None, again
+    return stored, None if row is None else replace(row, runs_left=left), again
 
 
 def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) -> None:
@@ -233,6 +261,7 @@ def _hand_again(step: Step, schedule: Schedule, again: list[PlannedOccurrence]) 
         put_free(step.tables, row, again)
         return
     source = source_of(schedule)
+    again = free_ones(step.tables, trigger_text(schedule.definition.trigger), again)
     step.reserve(sum(is_planned(each) for each in again))
     jobs = {each.nominal_ms: new_job(step, source, each) for each in again if is_planned(each)}
     hand_over(step, source, again, jobs)

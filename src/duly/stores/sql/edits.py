@@ -6,13 +6,14 @@ the event to record; or a refusal. Timing that did not change keeps the row's pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from msgspec import structs
 
-from duly.occurrences import IndexRow, index_row, policies_text
-from duly.planning import PlannedOccurrence, plan_times
+from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
+from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
 from duly.schedules import (
     Definition,
     Schedule,
@@ -20,6 +21,7 @@ from duly.schedules import (
     bind,
     binding_key,
     check,
+    check_edit,
     rebind,
     state_of,
 )
@@ -35,6 +37,8 @@ class Stored:
     row: IndexRow | None
     runs: int = 0
     """Runs that the ledger has; counted where there is no row to know it."""
+    rests_at_ms: int | None = None
+    """The time that a quarantined row came to, and no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         old, new = self.before.definition, self.schedule.definition
-        return structs.replace(new, description=old.description, note=old.note) != old
+        return not structs.replace(new, description=old.description, note=old.note).is_same(old)
 
     @property
     def retimes(self) -> bool:
@@ -63,12 +67,6 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         return _timing(self.before.definition) != _timing(self.schedule.definition)
-
-    @property
-    def begins_anew(self) -> bool:
-        """Whether the row begins with the edit; otherwise it goes on from where it stood."""
-        rests = self.before is not None and self.before.state in ("finished", "quarantined")
-        return self.retimes or rests
 
     @property
     def moves(self) -> bool:
@@ -81,6 +79,24 @@ class Edit:
         return self.event is not None and self.event.kind == "resumed"
 
 
+class Taken(NamedTuple):
+    """What an edit takes back of the times that its schedule had."""
+
+    withdrawn: Sequence[int] = ()
+    """They were planned, and had not begun."""
+    admitted: Mapping[int, str | None] = {}
+    """Those of them that were queued or in line, with their reasons."""
+    unplanned: Sequence[int] = ()
+    """They have come, but what they were spread by has not."""
+
+
+def unplanned(edit: Edit, stored: Stored | None, now_ms: int) -> list[int]:
+    """Times that have come, and that the row of a new rule would pass by."""
+    if stored is None or stored.row is None or not edit.retimes:
+        return []
+    return unplanned_times(stored.row, now_ms)
+
+
 def plan_write(
     write: ScheduleWrite, stored: Stored | None, held: int, now_ms: int
 ) -> Edit | Refused:
@@ -91,7 +107,7 @@ def plan_write(
         return refusal
     if stored is None:
         return _create(write, scope, now_ms)
-    return _change(write, stored, scope, now_ms)
+    return _change(write, stored, now_ms)
 
 
 def _refusal(
@@ -129,53 +145,63 @@ def _create(write: ScheduleWrite, scope: Scope, now_ms: int) -> Edit:
     return Edit(schedule, row, ScheduleEvent(write.id, "created", now_ms, write.by))
 
 
-def _change(write: ScheduleWrite, stored: Stored, scope: Scope, now_ms: int) -> Edit:
+def _change(write: ScheduleWrite, stored: Stored, now_ms: int) -> Edit:
     old = stored.schedule
     definition = rebind(write.definition, old.key, old.definition, now_ms)
     is_quarantined = old.state == "quarantined"
-    if definition == old.definition and not is_quarantined:
+    if definition.is_same(old.definition) and not is_quarantined:
         return Edit(old, stored.row, None)
-    check(definition, scope, write.limits, now_ms)
+    check_edit(definition, old, write.limits, now_ms)
     schedule = replace(old, definition=definition, version=old.version + 1, updated_at_ms=now_ms)
     if _timing(definition) == _timing(old.definition) and not is_quarantined:
         row = None if stored.row is None else _with_policies(stored.row, definition)
     else:
         runs_left = _runs_left(definition, stored)
         fresh = replace(schedule, state=state_of(definition), error=None)
-        schedule, row = _placed(fresh, now_ms, runs_left)
+        schedule, row = _placed(fresh, _begins_after_ms(definition, stored, now_ms), runs_left)
         if row is not None and stored.row is not None:
             row = replace(row, version=stored.row.version + 1)
     return Edit(schedule, row, _event(write, old, definition, now_ms), old)
 
 
-def set_back(edit: Edit, withdrawn: Sequence[int], stored: Stored | None) -> Edit:
-    """Let withdrawn times that the new definition still has be planned again.
+def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
+    """Let times that the new definition still has be planned again.
 
     Runs that were charged for withdrawn times are given back.
     """
     schedule, row = edit.schedule, edit.row
     definition, trigger = schedule.definition, schedule.definition.trigger
-    is_active = state_of(definition) == "active"
-    if not withdrawn or stored is None or edit.event is None or not is_active:
+    event = edit.event
+    if stored is None or event is None or state_of(definition) != "active":
         return edit
-    at_ms = edit.event.at_ms
-    runs_left = _runs_left(definition, stored, len(withdrawn))
+    at_ms = event.at_ms
+    runs_left = _runs_left(definition, stored, len(taken.withdrawn))
     if schedule.state == "finished" and runs_left != 0:
         active: ScheduleState = "active"
         schedule, row = _placed(replace(schedule, state=active), at_ms, runs_left)
     if row is not None:
         row = replace(row, runs_left=runs_left)
     edit = replace(edit, schedule=schedule, row=row)
-    standing = [ms for ms in sorted(withdrawn) if trigger.next_after_ms(ms - 1) == ms]
-    if not standing:
+    if runs_left == 0:
         return edit
-    if definition.hand_over != "external" and edit.begins_anew:
-        return _come_again(edit, standing, at_ms, runs_left)
-    return _row_back(edit, standing[0], runs_left)
+    times = sorted([*taken.withdrawn, *taken.unplanned])
+    standing = [ms for ms in times if trigger.next_after_ms(ms - 1) == ms]
+    come = [ms for ms in standing if ms + trigger.offset_ms <= at_ms]
+    if len(come) < len(standing):
+        edit = _row_back(edit, standing[len(come)], runs_left)
+    if come:
+        is_last = edit.row is None or not is_overdue(edit.row, at_ms)
+        on_time = {**taken.admitted, **dict.fromkeys(taken.unplanned)}
+        edit = _come_again(edit, Come(come, on_time, is_last), at_ms, runs_left)
+    gone = [ms for ms in taken.unplanned if ms not in standing]
+    if gone and stored.row is not None:
+        reason = f"withdrawn: schedule {event.kind}"
+        edit = replace(edit, again=(*edit.again, *taken_back(stored.row, gone, reason)))
+    return edit
 
 
 def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
-    """Let the row begin again with a time; all from there to its own place were its times."""
+    """Let the row begin again with a time to come; all from there to its own were its times."""
     row = edit.row
     if row is not None and row.nominal_ms <= first_ms:
         return edit
@@ -187,16 +213,16 @@ def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
     return replace(edit, schedule=schedule, row=back)
 
 
-def _come_again(edit: Edit, standing: Sequence[int], now_ms: int, runs_left: int | None) -> Edit:
-    """Plan the times that have come by themselves; the row stands before those still to come.
+def _come_again(edit: Edit, come: Come, now_ms: int, runs_left: int | None) -> Edit:
+    """Plan times that have come by themselves; no row is set back behind the edit.
 
-    What the new definition has between them and the edit was never this schedule's.
+    Between them and the edit the rule may have times that were never this schedule's, and others
+    that the ledger has: a policy that saw them would choose one of those to run.
     """
     offset_ms = edit.schedule.definition.trigger.offset_ms
-    come = [ms for ms in standing if ms + offset_ms <= now_ms]
     active = replace(edit.schedule, state="active", error=None)
-    back = index_row(active, standing[0] - 1 + offset_ms, runs_left=runs_left)
-    if not come or back is None:
+    back = index_row(active, come.times[0] - 1 + offset_ms, runs_left=runs_left)
+    if back is None:
         return edit
     again, runs_left = plan_times(back, come, now_ms)
     edit = replace(edit, again=tuple(again))
@@ -215,6 +241,14 @@ def _placed(
         finished: ScheduleState = "finished"
         return replace(schedule, state=finished), None
     return schedule, None if row is None else replace(row, runs_left=runs_left)
+
+
+def _begins_after_ms(definition: Definition, stored: Stored, now_ms: int) -> int:
+    """Where a row begins: with the edit, or where it was quarantined if the timing is as it was."""
+    rests_at_ms = stored.rests_at_ms
+    if rests_at_ms is None or _timing(definition) != _timing(stored.schedule.definition):
+        return now_ms
+    return rests_at_ms - 1 + definition.trigger.offset_ms
 
 
 def _runs_left(definition: Definition, stored: Stored, withdrawn: int = 0) -> int | None:

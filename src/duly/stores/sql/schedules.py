@@ -29,10 +29,11 @@ from duly.store import (
 )
 from duly.stores.checks import SCHEDULES, check_limit, deleted
 from duly.stores.sql import events, ledger, rows
+from duly.stores.sql.admitted import admitted
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dispatches import dispatch_entries, plan_dispatches
-from duly.stores.sql.edits import Edit, Stored, plan_write, set_back
+from duly.stores.sql.edits import Edit, Stored, Taken, plan_write, set_back, unplanned
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
@@ -249,14 +250,20 @@ class _Batch:
         if not whys:
             return []
         old = [each.before for each in self._after.values() if each.schedule.id in whys]
-        times = withdraw(db, whys, posted=_posted(each for each in old if each is not None))
+        posted = _posted(each for each in old if each is not None)
+        reasons = admitted(db, list(whys), posted, now_ms)
+        times = withdraw(db, whys, posted=posted)
         for edit in self._after.values():
             if edit.resumes and edit.before is not None:
                 write_pause(db, edit.before, now_ms)
-        back = [key for key, edit in self._after.items() if edit.schedule.id in times]
-        for key in back:
-            edit = self._after[key]
-            self._after[key] = set_back(edit, times[edit.schedule.id], self._stored.get(key))
+        back = []
+        for key, edit in self._after.items():
+            own, stored = edit.schedule.id, self._stored.get(key)
+            left = unplanned(edit, stored, now_ms)
+            if own in times or left:
+                taken = Taken(times.get(own, ()), reasons.get(own, {}), left)
+                self._after[key] = set_back(edit, taken, stored)
+                back.append(key)
         return back
 
     def _soon(self, until_ms: int) -> list[ScheduleKey]:
@@ -330,8 +337,12 @@ def _read(
             schedule = schedule_of(document)
             key = ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
             row = standing.get(key)
-            is_live = row is not None and row.error is None and row.schedule_id == schedule.id
-            found[key] = Stored(schedule, rows.row_of(row) if is_live and row else None)
+            if row is None or row.schedule_id != schedule.id:
+                found[key] = Stored(schedule, None)
+            elif row.error is None:
+                found[key] = Stored(schedule, rows.row_of(row))
+            else:
+                found[key] = Stored(schedule, None, rests_at_ms=row.nominal_ms)
     _count_runs(db, found)
     return found, numbers
 

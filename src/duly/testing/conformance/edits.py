@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from duly.errors import InvalidInput
-from duly.schedules import Policies, ScheduleId
+from duly.plan_store import PlanRequest
+from duly.schedules import Definition, Limits, Policies, Schedule, ScheduleId
 from duly.store import ScheduleEvent, Store
 from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import claims
 from duly.testing.conformance.samples import (
     DAILY,
     HOUR_MS,
@@ -268,9 +270,52 @@ class EditCases(StoreConformance):
         assert (await last_event(store)).kind == "changed"
 
     @case
+    @pytest.mark.parametrize("other", [True, 1.0, [1]], ids=["true", "1.0", "list"])
+    async def test_input_is_another_when_its_json_is(
+        self, store: Store, clock: ManualClock, other: object
+    ) -> None:
+        """1, 1.0 and true are equal to Python. What was planned with one is planned anew."""
+        await put(store, a_write(definition=a_definition(input={"n": 1})))
+        clock.advance(minutes=59, seconds=30)
+        await store.plan_occurrences(PlanRequest(look_ahead_ms=MINUTE_MS))
+        (answer,) = await put(store, a_write(definition=a_definition(input={"n": other})))
+        assert answer.schedule.version == 2
+        stored = await store.get_schedule(a_key())
+        assert stored is not None
+        assert repr(stored.definition.input) == repr({"n": other})
+        clock.advance(seconds=30)
+        (job,) = (await claims(store)).jobs
+        assert msgspec.json.decode(job.input) == {"n": other}
+        assert job.input == msgspec.json.encode({"n": other}).decode()
+
+    @case
     async def test_invalid_edit_changes_nothing(self, store: Store) -> None:
         (before,) = await put(store, a_write())
         with pytest.raises(InvalidInput):
             await store.put_schedules([a_write(definition=a_definition(every(seconds=1)))])
         assert await store.get_schedule(a_key()) == before.schedule
         assert await only_row(store) == before.row
+
+    @case
+    async def test_tighter_limits_let_an_owner_pause_and_annotate(self, store: Store) -> None:
+        """The schedule was made under others. It stands as it is, and is asked when it resumes."""
+        often = every(minutes=5)
+        await put(store, a_write(definition=a_definition(often)))
+        tight = Limits(shortest_interval_ms=10 * MINUTE_MS)
+
+        async def write(definition: Definition) -> Schedule:
+            (answer,) = await put(store, replace(a_write(definition=definition), limits=tight))
+            return answer.schedule
+
+        await write(a_definition(often, description="words", note="for ada"))
+        await write(a_definition(often, policies=Policies(priority=2)))
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(often, input="new"))
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(every(minutes=6)))
+        paused = await write(a_definition(often, enabled=False))
+        assert (paused.state, paused.version) == ("paused", 4)
+        assert (await write(a_definition(often, enabled=False, note="why"))).version == 5
+        with pytest.raises(InvalidInput, match="may fire every 600000 ms"):
+            await write(a_definition(often))
+        assert (await write(a_definition(HOURLY))).state == "active"

@@ -315,7 +315,8 @@ class BackfillCases(StoreConformance):
         with pytest.raises(InvalidInput):
             await fill(store, *hour)
         assert await states(store) == ["quarantined"]
-        await put(store, a_write())
+        # Of another timing: with the same, the write would plan it itself.
+        await put(store, a_write(definition=a_definition(max_runs=9)))
         assert await fill(store, *hour) == BackfillReport(1, 0, None)
         assert await states(store) == ["planned"]
         assert await fill(store, *hour) == BackfillReport(0, 1, None)

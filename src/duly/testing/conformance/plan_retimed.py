@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Literal
+
 import pytest
 
 from duly.outcomes import Succeeded
@@ -32,6 +35,8 @@ from duly.triggers import cron
 
 AT_MS = START_MS + HOUR_MS
 OFTEN = cron("*/10 * * * *")
+SPREAD = cron("0 * * * *", spread=timedelta(minutes=40))
+"""Under the key of the samples it runs more than three minutes after the hour."""
 POLICIES = [
     pytest.param(Misfire("skip"), 1, ["missed", "missed"], id="skip"),
     pytest.param(Misfire("run_once"), 1, ["missed", "planned"], id="run_once"),
@@ -65,8 +70,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         """13:00 was withdrawn and is planned again; 13:10, 13:20 and 13:30 are nobody's."""
         await edit(store, a_definition(input="old"))
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=HOUR_MS)
+        clock.advance(hours=1, minutes=35)
         await edit(store, a_definition(OFTEN, input="new"))
         again = await only_occurrence(store)
         assert (again.nominal_ms, again.state.value, again.reason) == (AT_MS, "planned", "run_once")
@@ -85,9 +90,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         policies = Policies(misfire, grace_minutes * MINUTE_MS, overlap="allow")
         await edit(store, a_definition(policies=policies))
-        await next_hour(store, clock)
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=2 * HOUR_MS)
+        clock.advance(hours=2, minutes=35)
         await edit(store, a_definition(OFTEN, policies=policies))
         found = [(each.nominal_ms, each.count, each.state.value) for each in await ledger(store)]
         times = (AT_MS, AT_MS + HOUR_MS)
@@ -135,8 +139,8 @@ class RetimedCases(StoreConformance):
     ) -> None:
         skipping = Policies(Misfire("skip"))
         await edit(store, a_definition(max_runs=1, policies=skipping))
-        await next_hour(store, clock)
-        clock.advance(minutes=35)
+        await plan(store, look_ahead_ms=HOUR_MS)
+        clock.advance(hours=1, minutes=35)
         await edit(store, a_definition(OFTEN, max_runs=1, policies=skipping))
         assert (await only_occurrence(store)).state.value == "missed"
         row = await only_row(store)
@@ -159,3 +163,58 @@ class RetimedCases(StoreConformance):
         await plan(store)
         minutes = [(each.nominal_ms - AT_MS) // MINUTE_MS for each in await ledger(store)]
         assert (minutes, set(await states(store))) == ([0, 40, 50, 60], {"planned"})
+
+    @case
+    @pytest.mark.parametrize("misfire", ["run_once", "skip"])
+    async def test_time_that_is_spread_is_not_lost(
+        self, store: Store, clock: ManualClock, misfire: Literal["run_once", "skip"]
+    ) -> None:
+        """12:00 has come and its run time has not; the new rule has it, and would be past it."""
+        policies = Policies(Misfire(misfire))
+        await edit(store, a_definition(SPREAD, policies=policies))
+        clock.advance(minutes=2)
+        assert await ledger(store) == []
+        await edit(store, a_definition(policies=policies))
+        again = await only_occurrence(store)
+        assert (again.nominal_ms, again.state.value, again.reason) == (START_MS, "planned", None)
+        assert (await only_row(store)).nominal_ms == AT_MS
+        await end(store, await claim_one(store), Succeeded())
+        assert await states(store) == ["succeeded"]
+
+    @case
+    @pytest.mark.parametrize("hand_over", ["jobs", "http"])
+    async def test_time_that_is_spread_is_taken_back(
+        self, store: Store, clock: ManualClock, hand_over: Literal["jobs", "http"]
+    ) -> None:
+        """12:00 has come, and the new rule has it not: the ledger says so."""
+        await edit(store, a_definition(SPREAD, hand_over=hand_over))
+        clock.advance(minutes=2)
+        await edit(store, a_definition(cron("30 * * * *"), hand_over=hand_over))
+        taken = await only_occurrence(store)
+        assert (taken.nominal_ms, taken.state.value) == (START_MS, "withdrawn")
+        assert (taken.reason, taken.job_id) == ("withdrawn: schedule changed", None)
+        assert await jobs_of(store) == []
+
+    @case
+    async def test_time_that_is_spread_stays_where_it_is(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Its run time is still to come by the new definition too."""
+        await edit(store, a_definition(SPREAD, max_runs=5))
+        before = await only_row(store)
+        clock.advance(minutes=2)
+        await edit(store, a_definition(SPREAD, max_runs=4))
+        after = await only_row(store)
+        assert (after.nominal_ms, after.run_at_ms) == (before.nominal_ms, before.run_at_ms)
+        assert (after.runs_left, await ledger(store)) == (4, [])
+
+    @case
+    async def test_fewer_runs_end_what_was_to_come(self, store: Store, clock: ManualClock) -> None:
+        await edit(store, a_definition(max_runs=3))
+        await next_hour(store, clock)
+        await end(store, await claim_one(store), Succeeded())
+        await plan(store, look_ahead_ms=HOUR_MS)
+        clock.advance(minutes=10)
+        await edit(store, a_definition(max_runs=1))
+        assert await states(store) == ["succeeded", "withdrawn"]
+        assert (await state_of(store), await store.list_rows()) == ("finished", [])

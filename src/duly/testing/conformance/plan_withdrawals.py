@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from duly.jobs import JobState
 from duly.outcomes import Succeeded
@@ -92,6 +93,41 @@ class WithdrawalCases(StoreConformance):
         assert [(job.id, job.state) for job in kept] == [(before[0].id, JobState.SCHEDULED)]
 
     @case
+    @pytest.mark.parametrize(
+        ("misfire", "expected"),
+        [
+            (Misfire(), [(2, "missed"), (1, "planned")]),
+            (Misfire("skip"), [(3, "missed")]),
+            (Misfire("catch_up"), [(1, "planned")] * 3),
+        ],
+        ids=["run_once", "skip", "catch_up"],
+    )
+    async def test_policy_decides_over_the_times_of_a_quarantine(
+        self, store: Store, clock: ManualClock, misfire: Misfire, expected: list[tuple[int, str]]
+    ) -> None:
+        definition = a_definition(policies=Policies(misfire))
+        await edit(store, definition)
+        await store.upsert(replace(await only_row(store), trigger="nonsense"))
+        await next_hour(store, clock)
+        assert await states(store) == ["quarantined"]
+        clock.advance(hours=2, minutes=30)
+        await edit(store, definition)
+        assert [(row.count, row.state.value) for row in await ledger(store)] == expected
+        assert (await only_row(store)).nominal_ms == AT_MS + 3 * HOUR_MS
+
+    @case
+    async def test_new_trigger_begins_after_a_quarantine(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await edit(store, a_definition())
+        await store.upsert(replace(await only_row(store), trigger="nonsense"))
+        await next_hour(store, clock)
+        clock.advance(hours=2, minutes=30)
+        await edit(store, a_definition(cron("45 * * * *")))
+        assert await states(store) == ["quarantined"]
+        assert (await only_row(store)).nominal_ms == AT_MS + 2 * HOUR_MS + 45 * MINUTE_MS
+
+    @case
     async def test_edit_just_after_the_time_loses_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -111,8 +147,8 @@ class WithdrawalCases(StoreConformance):
     async def test_edit_after_the_grace_is_a_misfire(
         self, store: Store, clock: ManualClock
     ) -> None:
-        await edit(store, a_definition(input="old"))
-        await next_hour(store, clock)
+        """Nobody had queued it."""
+        await planned_ahead(store, clock, a_definition(input="old"))
         clock.advance(minutes=5)
         skipping = Policies(misfire=Misfire("skip"))
         await edit(store, a_definition(policies=skipping))

@@ -15,6 +15,7 @@ from duly.testing.conformance.plan_ledger import LedgerCases
 from duly.testing.conformance.plan_marker import MarkerCases
 from duly.testing.conformance.plan_misfires import MisfireCases
 from duly.testing.conformance.plan_pauses import PauseCases
+from duly.testing.conformance.plan_requeued import RequeuedCases
 from duly.testing.conformance.plan_retimed import RetimedCases
 from duly.testing.conformance.plan_rows import PlanCases
 from duly.testing.conformance.plan_turns import PlannedTurnCases, PromotedTurnCases
@@ -36,6 +37,7 @@ class PlanningConformance(
     AtOnceCases,
     PauseCases,
     WithdrawalCases,
+    RequeuedCases,
     RetimedCases,
     RunNowCases,
     BackfillCases,
