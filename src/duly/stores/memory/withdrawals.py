@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from duly.jobs import JobState
 from duly.ledger import Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
-from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
+from duly.plan_store import PAUSED
 from duly.schedules import Schedule, ScheduleId
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import move
@@ -16,7 +16,6 @@ from duly.stores.spans import in_the_way, span_until, spans_left
 from duly.triggers import Trigger
 
 _NOT_BEGUN = frozenset({JobState.SCHEDULED, JobState.QUEUED})
-_EXTRAS = frozenset({RUN_NOW, BACKFILL})
 
 
 def withdraw(
@@ -34,7 +33,7 @@ def withdraw(
     withdrawn = _withdraw_posts(tables, schedule_id, reason)
     for job in sorted(jobs, key=lambda job: (job.id == holder, job.id)):
         planned = ledger.planned_of(tables, job)
-        if planned is None or (planned.reason in _EXTRAS and because != "deleted"):
+        if planned is None or (planned.reason in ledger.EXTRAS and because != "deleted"):
             continue
         ledger.end_planned(tables, job, OccurrenceState.WITHDRAWN, reason)
         move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
