@@ -359,6 +359,10 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_times_set_back_are_covered_once",
         ),
         (
+            planted("KnowsTheLastRuleAlone", (withdrawals, "Change", lambda at_ms, _: (at_ms, 0))),
+            "test_every_rule_of_the_pause_has_its_own_times",
+        ),
+        (
             planted("ForgetsAnEarlierRule", (withdrawals, "in_the_way", taken_only)),
             "test_times_of_an_earlier_rule_stay_in_the_ledger",
         ),
