@@ -14,7 +14,7 @@ from math import ceil
 
 from duly.ledger import Occurrence, OccurrenceState
 from duly.ledger_store import LedgerSummary
-from duly.plan_store import RUN_NOW
+from duly.plan_store import PAUSED, RUN_NOW
 from duly.triggers.instants import from_ms
 from duly.why.history import Stretch, count_times
 
@@ -66,7 +66,7 @@ def measure(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int, now_ms:
     return Coverage(
         from_at=from_ms(min(since_ms, to_ms)),
         to_at=from_ms(to_ms),
-        expected=_times(life, ("active", "quarantined"), summary.from_ms, to_ms),
+        expected=_expected(life, summary, to_ms),
         paused=_times(life, ("paused",), summary.from_ms, to_ms),
         fired=sum(counts[state] for state in _FIRED),
         extras=extras,
@@ -87,15 +87,34 @@ def percentiles(late_ms: Sequence[int]) -> Percentiles:
     return Percentiles(len(ordered), rank(0.5), rank(0.95), rank(0.99), ordered[-1])
 
 
+def _expected(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int) -> int:
+    """Times that came while it was active, and its last ones.
+
+    They are planned ahead, and with that the schedule has finished before they come. The rule goes
+    on after them where runs are counted, so the ledger says how many they are.
+    """
+    expected = _times(life, ("active", "quarantined"), summary.from_ms, to_ms)
+    after_its_end = _times(life, ("finished",), summary.from_ms, to_ms)
+    if not after_its_end:
+        return expected
+    told = _counts(life, summary, to_ms, less=(RUN_NOW, PAUSED))
+    known = told.total() - told[OccurrenceState.WITHDRAWN]
+    return expected + min(after_its_end, max(0, known - expected))
+
+
 def _counts(
-    life: Sequence[Stretch], summary: LedgerSummary, to_ms: int
+    life: Sequence[Stretch],
+    summary: LedgerSummary,
+    to_ms: int,
+    less: Sequence[str] = (RUN_NOW,),
 ) -> Counter[OccurrenceState]:
     counts: Counter[OccurrenceState] = Counter()
     for state, reason, times in summary.counts:
-        if reason != RUN_NOW:
+        if reason not in less:
             counts[state] += times
     for edge in summary.edges:
-        counts[edge.state] += _inside(life, edge, summary.from_ms, to_ms)
+        if edge.reason not in less:
+            counts[edge.state] += _inside(life, edge, summary.from_ms, to_ms)
     return counts
 
 

@@ -90,6 +90,9 @@ _FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
     JobState.QUEUED: {_S.FAILED: _S.FIRED},
 }
 
+BROKEN_OFF = frozenset({JobState.CANCELLED, JobState.DELETED})
+"""Ends of a job that are the reason why its occurrence failed: it did not die, it was taken."""
+
 
 def follow(
     state: OccurrenceState, job: JobState, ended_as: AttemptStatus | None = None

@@ -169,7 +169,7 @@ class UpkeepStore(Protocol):
         """Remove closed occurrences, facts and audit entries kept long enough, `limit` of each.
 
         Never, of a schedule that exists: its newest occurrence, one at or after its next time,
-        any while it counts its runs, nor its newest fact of each kind.
+        any while it counts its runs, nor its newest fact of each kind or change of rule.
         """
 
     async def zone_rules(self) -> str | None:

@@ -334,7 +334,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_withdrawn_runs_are_given_back",
         ),
         (
-            planted("WithdrawsExtras", (withdrawals, "_EXTRAS", frozenset())),
+            planted("WithdrawsExtras", (ledger, "EXTRAS", frozenset())),
             "test_extras_survive_an_edit_and_not_the_deletion",
         ),
         (
@@ -360,6 +360,10 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (
             planted("CoversTheBegunTwice", (spans, "spans_left", whole_span)),
             "test_times_set_back_are_covered_once",
+        ),
+        (
+            planted("KnowsTheLastRuleAlone", (withdrawals, "Change", lambda at_ms, _: (at_ms, 0))),
+            "test_every_rule_of_the_pause_has_its_own_times",
         ),
         (
             planted("ForgetsAnEarlierRule", (withdrawals, "in_the_way", taken_only)),
@@ -401,6 +405,10 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (
             planted("PausesForAnything", (failing, "_all_failed", lambda *_: True)),
             "test_success_between_ends_the_row",
+        ),
+        (
+            planted("CountsTheCancelled", (failing, "_was_broken_off", lambda *_: False)),
+            "test_runs_that_were_cancelled_count_for_nothing",
         ),
     )
 ]

@@ -165,6 +165,23 @@ def test_runs_over_the_ends_count_what_lies_inside() -> None:
     assert found.share == 0.0
 
 
+@pytest.mark.parametrize(
+    ("trigger", "succeeded", "expected"),
+    [(once(DAY + timedelta(hours=3)), 1, 1), (HOURLY, 3, 3), (HOURLY, 2, 2)],
+    ids=["once", "max_runs", "the last was withdrawn"],
+)
+def test_last_times_come_after_the_end(trigger: Trigger, succeeded: int, expected: int) -> None:
+    """They were planned a minute ahead, and with that there was nothing left to plan."""
+    life = stretches(a_schedule("finished", trigger), [BORN, an_event("finished", 2.99)])
+    counts = (
+        LedgerCount(S.SUCCEEDED, None, succeeded),
+        LedgerCount(S.SUCCEEDED, "run_now", 2),
+        LedgerCount(S.WITHDRAWN, None, 1),
+    )
+    found = measure(life, LedgerSummary(DAY_MS, counts, (), ()), hour(24), hour(12))
+    assert (found.expected, found.fired, found.share) == (expected, succeeded, 1.0)
+
+
 def test_nothing_expected_has_no_share() -> None:
     summary = LedgerSummary(hour(20), (), (), ())
     assert measure(stretches(a_schedule(), [BORN]), summary, hour(24), hour(12)).share is None

@@ -85,6 +85,31 @@ def test_an_interval_that_an_action_set_outlives_the_next_start(mine: ScopedSche
     assert ensure(mine, interval_bounds_ms=None).schedule.definition.interval_bounds_ms is None
 
 
+def test_what_is_said_beside_a_set_interval_holds(
+    mine: ScopedSchedules, store: MemoryStore, clock: ManualClock
+) -> None:
+    """The interval and where it counts from are the action's; the rest is the code's."""
+    bounds, end_at = (60_000, 3_600_000), NOW + timedelta(days=2)
+    ensure(mine, interval_bounds_ms=bounds)
+    clock.advance(minutes=10)
+    run(mine.update("digest", trigger=every(minutes=20, start_at=NOW + timedelta(minutes=10))))
+    clock.advance(minutes=3)
+    for words in ({"end_at": end_at}, {"spread": 30}, {}):
+        rule = every(minutes=10, **words)
+        changed = ensure(mine, rule, interval_bounds_ms=bounds)
+        trigger = changed.schedule.definition.trigger
+        assert (changed.outcome, trigger.words) == ("updated", "Every 20 minutes")
+        assert (trigger.end_at, trigger.limits.spread_ms) == (rule.end_at, rule.limits.spread_ms)
+        assert trigger.start_at == NOW + timedelta(minutes=10)
+        assert ensure(mine, rule, interval_bounds_ms=bounds).outcome == "unchanged"
+    later = every(minutes=10, start_at=NOW + timedelta(days=1))
+    assert ensure(mine, later, interval_bounds_ms=bounds).outcome == "updated"
+    assert next_times(store) == {"digest": NOW + timedelta(days=1)}
+    sooner = every(minutes=10, start_at=NOW + timedelta(hours=9))
+    assert ensure(mine, sooner, interval_bounds_ms=bounds).outcome == "updated"
+    assert next_times(store) == {"digest": NOW + timedelta(hours=9)}
+
+
 def test_what_has_finished_stays_finished(mine: ScopedSchedules, clock: ManualClock) -> None:
     at = once(NOW + timedelta(hours=1))
     ensure(mine, at)

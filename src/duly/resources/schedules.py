@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, Unpack, cast
 
@@ -212,7 +212,7 @@ class ScopedSchedules:
             with self._naming(name):
                 definition = self.collection.definition(words | dict(self._marks))
                 if found is not None:
-                    definition = _as_left(definition, found.definition, left)
+                    definition = _as_left(definition, found, left)
                 write = self._write(name, definition, ABSENT if found is None else found.version)
                 (answer,) = await self.collection.store.put_schedules([write])
             if isinstance(answer, ScheduleWritten):
@@ -339,12 +339,23 @@ def _words(new: NewSchedule) -> dict[str, Any]:
     return {each.name: getattr(new, each.name) for each in fields(NewSchedule)[1:]}
 
 
-def _as_left(wanted: Definition, found: Definition, left: Sequence[str]) -> Definition:
+def _as_left(wanted: Definition, found: Schedule, left: Sequence[str]) -> Definition:
     """What is wanted, with what others decided since: a pause, an interval within its bounds."""
-    kept: dict[str, Any] = {name: getattr(found, name) for name in left}
-    bounds, rule = wanted.interval_bounds_ms, found.trigger
+    stored = found.definition
+    kept: dict[str, Any] = {name: getattr(stored, name) for name in left}
+    bounds, rule = wanted.interval_bounds_ms, stored.trigger
     if isinstance(wanted.trigger, Every) and isinstance(rule, Every) and bounds is not None:
         shortest, longest = bounds
-        if found.interval_bounds_ms == bounds and shortest <= rule.interval_ms <= longest:
-            kept["trigger"] = rule
+        if stored.interval_bounds_ms == bounds and shortest <= rule.interval_ms <= longest:
+            kept["trigger"] = _with_interval(wanted.trigger, rule, found.updated_at_ms)
     return msgspec.structs.replace(wanted, **kept)
+
+
+def _with_interval(wanted: Every, rule: Every, written_ms: int) -> Every:
+    """What is wanted, at the interval that was set, which counts from where it was set."""
+    limits, anchor_ms = wanted.limits, rule.limits.start_ms
+    # What an action sets counts from a time that had come: a later anchor is an older start_at.
+    last_ms = written_ms if limits.end_ms is None else min(written_ms, limits.end_ms)
+    if anchor_ms is not None and (limits.start_ms or 0) <= anchor_ms <= last_ms:
+        limits = replace(limits, start_ms=anchor_ms)
+    return replace(wanted, interval_ms=rule.interval_ms, limits=limits)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from duly.events import AttemptStatus
 from duly.jobs import Job, JobState
-from duly.ledger import Occurrence, OccurrenceState, follow
+from duly.ledger import BROKEN_OFF, Occurrence, OccurrenceState, follow
 from duly.occurrences import Claimed
 from duly.plan_store import BACKFILL, RUN_NOW
 from duly.schedules import ScheduleId
@@ -18,6 +18,8 @@ from duly.stores.spans import Row
 
 FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
 """States of a time that is still to be planned."""
+EXTRAS = frozenset({RUN_NOW, BACKFILL})
+"""Reasons of what somebody asked for by hand; they stay, whatever becomes of it."""
 _ENDS = frozenset(
     {
         OccurrenceState.SUCCEEDED,
@@ -138,6 +140,9 @@ def follow_job(
     if occurrence.state != earlier.state:
         ended_at_ms = now_ms if occurrence.state in _ENDS else None
         occurrence = replace(occurrence, ended_at_ms=ended_at_ms)
+        is_broken_off = state in BROKEN_OFF and occurrence.state is OccurrenceState.FAILED
+        if is_broken_off and occurrence.reason not in EXTRAS:
+            occurrence = replace(occurrence, reason=state.value)
     tables.ledger[key] = LedgerEntry(occurrence, entry.claimed, entry.claim_id)
 
 

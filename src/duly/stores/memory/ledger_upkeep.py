@@ -5,6 +5,7 @@ from __future__ import annotations
 from duly.job_store import MAX_SWEEP
 from duly.ledger import OPEN, Occurrence, OccurrenceState
 from duly.schedules import ScheduleId
+from duly.store import ScheduleEvent
 from duly.stores.checks import check_limit
 from duly.stores.memory.ledger import FREE, is_extra
 from duly.stores.memory.tables import Tables
@@ -74,12 +75,21 @@ def _has_newer(tables: Tables, occurrence: Occurrence) -> bool:
 
 
 def _old_events(tables: Tables, edge_ms: int) -> list[int]:
-    """Places of facts that are not the newest of their kind about a schedule that exists."""
+    """Places of facts that are not the newest of their kind about a schedule that exists.
+
+    One that changed the rule is not outlived by words alone: reconcile() asks when it was.
+    """
     ids = {each.id for each in tables.schedules()}
-    newest = {(event.schedule_id, event.kind): place for place, event in enumerate(tables.events)}
+    told = list(enumerate(tables.events))
+    newest = {(event.schedule_id, event.kind): place for place, event in told}
+    ruling = {(event.schedule_id, event.kind): place for place, event in told if _rules(event)}
+    kept = {*newest.values(), *ruling.values()}
     return [
         place
-        for place, event in enumerate(tables.events)
-        if event.at_ms < edge_ms
-        and (event.schedule_id not in ids or newest[event.schedule_id, event.kind] != place)
+        for place, event in told
+        if event.at_ms < edge_ms and (event.schedule_id not in ids or place not in kept)
     ]
+
+
+def _rules(event: ScheduleEvent) -> bool:
+    return "trigger" in event.detail

@@ -51,7 +51,7 @@ def _reconcile_one(
 
 
 def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
-    """The row that documents and ledger alone give."""
+    """The row that documents, ledger and events alone give."""
     known = [
         entry.occurrence
         for entry in entries(tables, schedule.id)
@@ -60,10 +60,28 @@ def _rebuilt(tables: Tables, schedule: Schedule) -> IndexRow | None:
     # The last time, not its run time, which catching up may have moved; index_row() takes the
     # spread off again.
     offset_ms = schedule.definition.trigger.offset_ms
-    after_ms = max((each.until_ms + offset_ms for each in known), default=schedule.updated_at_ms)
+    after_ms = schedule.updated_at_ms
+    if known:
+        # What the rule says of the time before it held was never a time of this schedule.
+        last_ms = max(each.until_ms for each in known)
+        after_ms = max(last_ms + offset_ms, _retimed_ms(tables, schedule))
     most = schedule.definition.max_runs
     runs_left = None if most is None else max(0, most - runs(tables, schedule.id))
     return None if runs_left == 0 else index_row(schedule, after_ms, runs_left=runs_left)
+
+
+def _retimed_ms(tables: Tables, schedule: Schedule) -> int:
+    """When its timing was last decided.
+
+    An edit of one that had ended counts whatever it says: one of them gave it another beginning.
+    """
+    decided_ms, has_ended = 0, False
+    for event in (each for each in tables.events if each.schedule_id == schedule.id):
+        has_ended = has_ended or event.kind in ("finished", "quarantined")
+        is_edit = event.kind == "changed" and has_ended
+        if event.kind in ("created", "resumed") or "trigger" in event.detail or is_edit:
+            decided_ms = event.at_ms
+    return decided_ms
 
 
 def health(tables: Tables, now_ms: int) -> IndexHealth:

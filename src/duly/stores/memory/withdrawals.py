@@ -6,17 +6,16 @@ from msgspec.structs import replace
 
 from duly.jobs import JobState
 from duly.ledger import Occurrence, OccurrenceState
-from duly.occurrences import trigger_text
-from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
+from duly.plan_store import PAUSED
 from duly.schedules import Schedule, ScheduleId
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import move
 from duly.stores.memory.tables import Tables
-from duly.stores.spans import in_the_way, span_until, spans_left
+from duly.stores.reigns import MAX_RULES, Change, Lost, lost_times
+from duly.stores.spans import in_the_way, spans_left
 from duly.triggers import Trigger
 
 _NOT_BEGUN = frozenset({JobState.SCHEDULED, JobState.QUEUED})
-_EXTRAS = frozenset({RUN_NOW, BACKFILL})
 
 
 def withdraw(
@@ -34,7 +33,7 @@ def withdraw(
     withdrawn = _withdraw_posts(tables, schedule_id, reason)
     for job in sorted(jobs, key=lambda job: (job.id == holder, job.id)):
         planned = ledger.planned_of(tables, job)
-        if planned is None or (planned.reason in _EXTRAS and because != "deleted"):
+        if planned is None or (planned.reason in ledger.EXTRAS and because != "deleted"):
             continue
         ledger.end_planned(tables, job, OccurrenceState.WITHDRAWN, reason)
         move(tables, now_ms, job, [JobState.CANCELLED], actor=by, reason=reason)
@@ -62,25 +61,31 @@ def still_had(withdrawn: list[Occurrence], trigger: Trigger) -> list[int]:
 
 def write_pause(tables: Tables, now_ms: int, schedule: Schedule) -> None:
     """Write down the times whose run time came between the pause of a schedule and now."""
-    trigger = schedule.definition.trigger
+    most = schedule.definition.max_runs
     if schedule.definition.hand_over == "external":
         return  # its times are an outside scheduler's
-    events = [each for each in tables.events if each.schedule_id == schedule.id]
-    paused = [each.at_ms for each in events if each.kind == "paused"]
-    since_ms = paused[-1] if paused else schedule.created_at_ms
-    offset_ms = trigger.offset_ms
-    first_ms = trigger.next_after_ms(max(0, since_ms - offset_ms))
-    if first_ms is None or first_ms > now_ms - offset_ms:
-        return
-    rule = trigger_text(trigger)
-    whole = span_until(rule, first_ms, now_ms - offset_ms + 1)
-    for left in spans_left(rule, whole, in_the_way(rule, ledger.rows(tables, schedule.id))):
+    if most is not None and ledger.runs(tables, schedule.id) >= most:
+        return  # it had no times any more that a pause could have swallowed
+    since_ms, changes = schedule.created_at_ms, list[Change]()
+    for event in (each for each in tables.events if each.schedule_id == schedule.id):
+        if event.kind == "paused":
+            since_ms, changes = event.at_ms, []
+        elif event.kind == "changed" and "trigger" in event.detail:
+            changes.append(Change(event.at_ms, event.detail["trigger"]))
+    trigger = schedule.definition.trigger
+    for lost in lost_times(trigger, since_ms, changes[-MAX_RULES:], now_ms):
+        _write_lost(tables, schedule, lost)
+
+
+def _write_lost(tables: Tables, schedule: Schedule, lost: Lost) -> None:
+    standing = ledger.rows(tables, schedule.id)
+    for left in spans_left(lost.rule, lost.whole, in_the_way(lost.rule, standing)):
         hidden = Occurrence(
             schedule_id=schedule.id,
             nominal_ms=left.first_ms,
             until_ms=left.last_ms,
             count=left.times,
-            run_at_ms=left.first_ms + offset_ms,
+            run_at_ms=left.first_ms + lost.offset_ms,
             state=OccurrenceState.MISSED,
             flow=schedule.flow,
             scope=str(schedule.scope),

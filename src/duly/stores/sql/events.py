@@ -12,7 +12,11 @@ from duly.occurrences import Advance
 from duly.schedules import ScheduleId
 from duly.store import ScheduleEvent
 from duly.stores.checks import check_limit
-from duly.stores.sql.db import Db
+from duly.stores.sql.bulk import chunks
+from duly.stores.sql.db import Db, tuples
+
+WITH_RULE = '%"trigger":%'
+"""What the detail of an event is like that ended a rule; in a text its quotes would be escaped."""
 
 
 def append(db: Db, events: Sequence[ScheduleEvent]) -> None:
@@ -48,6 +52,26 @@ def schedule_events(db: Db, schedule_id: ScheduleId, limit: int = 100) -> list[S
         ScheduleEvent(schedule_id, row.kind, row.at_ms, row.actor, json.loads(row.detail))
         for row in reversed(found)
     ]
+
+
+def retimed(db: Db, ids: Sequence[str]) -> dict[str, int]:
+    """When the timing of schedules was last decided.
+
+    An edit of one that had ended counts whatever it says: one of them gave it another beginning.
+    """
+    found: dict[str, int] = {}
+    for chunk in chunks(ids):
+        rows = db.run(
+            "SELECT e.schedule_id, MAX(e.at_ms) FROM {p}schedule_events e "
+            "WHERE e.schedule_id IN :ids AND (e.kind IN ('created', 'resumed') "
+            "OR e.detail LIKE :rule OR (e.kind = 'changed' AND e.seq > ("
+            "SELECT MAX(n.seq) FROM {p}schedule_events n WHERE n.schedule_id = e.schedule_id "
+            "AND n.kind IN ('finished', 'quarantined')))) GROUP BY e.schedule_id",
+            ids=list(chunk),
+            rule=WITH_RULE,
+        )
+        found |= {row[0]: row[1] for row in tuples(rows)}
+    return found
 
 
 def end_schedules(

@@ -13,7 +13,7 @@ from msgspec import structs
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.ids import new_ids
 from duly.jobs import JobId, check_text
-from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
+from duly.ledger import BACKFILLABLE, BROKEN_OFF, Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
 from duly.planning import PlannedOccurrence
@@ -154,11 +154,16 @@ def pause_failing(db: Db, schedule_id: ScheduleId) -> Schedule | None:
         "SELECT MAX(at_ms) FROM {p}schedule_events WHERE schedule_id = :id AND kind = 'resumed'",
         id=schedule_id,
     ).scalar()
+    # What was taken away did not die. Of what was asked for by hand, whose reason says that, the
+    # job alone knows.
     states = db.run(
-        "SELECT state FROM {p}occurrences WHERE schedule_id = :id "
+        "SELECT state FROM {p}occurrences o WHERE schedule_id = :id "
         "AND state IN ('succeeded', 'failed') AND ended_at_ms > :since_ms "
+        "AND NOT (state = 'failed' AND reason IS NOT NULL AND (reason IN :broken_off OR EXISTS "
+        "(SELECT 1 FROM {p}jobs j WHERE j.id = o.job_id AND j.state = 'cancelled'))) "
         "ORDER BY ended_at_ms DESC, nominal_ms DESC LIMIT :most",
         id=schedule_id,
+        broken_off=sorted(BROKEN_OFF),
         since_ms=-1 if resumed_ms is None else resumed_ms,
         most=most,
     ).scalars()

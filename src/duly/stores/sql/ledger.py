@@ -12,7 +12,7 @@ from sqlalchemy import Row
 
 from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState
-from duly.ledger import Occurrence, OccurrenceState, follow
+from duly.ledger import BROKEN_OFF, Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit
@@ -198,9 +198,16 @@ def _follow_statement(job: JobState, is_denied: bool) -> str | None:
         JobState.PROCESSING: "fired_at_ms = COALESCE(fired_at_ms, {now})",
         JobState.QUEUED: "ended_at_ms = NULL",
     }.get(job, "ended_at_ms = {now}")
+    why = ""
+    if job in BROKEN_OFF and moves.get(OccurrenceState.FIRED) is OccurrenceState.FAILED:
+        # The reason of what somebody asked for by hand stays: it is counted apart.
+        why = (
+            ", reason = CASE WHEN state <> 'fired' OR reason IN ('run_now', 'backfill') "
+            f"THEN reason ELSE '{job}' END"
+        )
     states = ", ".join(f"'{state}'" for state in moves)
     return (
-        f"UPDATE {{p}}occurrences SET state = CASE state {cases} END, {times} "
+        f"UPDATE {{p}}occurrences SET state = CASE state {cases} END, {times}{why} "
         f"WHERE job_id IN :ids AND state IN ({states})"
     )
 

@@ -16,6 +16,7 @@ from duly.stores.checks import check_limit
 from duly.stores.sql.audit_upkeep import prune_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.events import WITH_RULE
 from duly.upkeep_store import LedgerPruned, LedgerRetention, check_cursor
 
 _TOGETHER = 20
@@ -123,10 +124,13 @@ def _prune_events(db: Db, retention: LedgerRetention, limit: int, after: int) ->
     edge_ms = db.now_ms() - retention.events_ms
     page = db.run(
         "SELECT e.seq, e.schedule_id, e.at_ms, (SELECT MAX(n.seq) FROM {p}schedule_events n "
-        "WHERE n.schedule_id = e.schedule_id AND n.kind = e.kind) AS newest "
+        "WHERE n.schedule_id = e.schedule_id AND n.kind = e.kind "
+        # One that changed the rule is not outlived by words alone: reconcile() asks when it was.
+        "AND (e.detail NOT LIKE :rule OR n.detail LIKE :rule)) AS newest "
         "FROM {p}schedule_events e WHERE e.seq > :after ORDER BY e.seq LIMIT :limit",
         after=after,
         limit=limit,
+        rule=WITH_RULE,
     ).all()
     old = [row for row in page if row.at_ms < edge_ms]
     standing = existing(db, {row.schedule_id for row in old})

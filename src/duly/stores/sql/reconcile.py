@@ -60,8 +60,9 @@ def reconcile_page(db: Db, flows: Sequence[str] | None, after: tuple[str, str]) 
     standing = _standing(db, [_key(each) for each in wanted])
     fired = _fired(db, [each.id for each in wanted])
     report = ReconcileReport(checked=len(wanted))
+    retimed = events.retimed(db, list(fired))
     for schedule in wanted:
-        right = _rebuilt(schedule, fired.get(schedule.id))
+        right = _rebuilt(schedule, fired.get(schedule.id), retimed.get(schedule.id, 0))
         report += _mend(db, schedule, standing.get(_key(schedule)), right)
     last = (found[-1].scope, found[-1].name)
     return Page(report, frozenset(each.flow for each in wanted), last)
@@ -86,12 +87,15 @@ def _fired(db: Db, ids: Sequence[str]) -> dict[str, Fired]:
     return {each: Fired(*found) for each, found in ledger.runs(db, ids).items()}
 
 
-def _rebuilt(schedule: Schedule, fired: Fired | None) -> IndexRow | None:
-    """The row that document and ledger alone give."""
+def _rebuilt(schedule: Schedule, fired: Fired | None, retimed_ms: int) -> IndexRow | None:
+    """The row that document, ledger and events alone give."""
     # The last time, not its run time, which catching up may have moved; index_row() takes the
     # spread off again.
     offset_ms = schedule.definition.trigger.offset_ms
-    after_ms = schedule.updated_at_ms if fired is None else fired.last_ms + offset_ms
+    after_ms = schedule.updated_at_ms
+    if fired is not None:
+        # What the rule says of the time before it held was never a time of this schedule.
+        after_ms = max(fired.last_ms + offset_ms, retimed_ms)
     most = schedule.definition.max_runs
     if most is None or fired is None:
         return index_row(schedule, after_ms)

@@ -6,6 +6,7 @@ by their ids, then the ledger: the lock order everywhere.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -14,16 +15,17 @@ from duly.dispatch_store import Dispatching
 from duly.dispatching import Fate
 from duly.jobs import JobId, JobState
 from duly.ledger import OccurrenceState
-from duly.occurrences import trigger_text
 from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
 from duly.planning import PlannedOccurrence
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleKey
-from duly.stores.spans import in_the_way, span_until, spans_left
+from duly.stores.reigns import MAX_RULES, Change, lost_times
+from duly.stores.spans import in_the_way, spans_left
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.dispatch_rows import COLUMNS, change_of, write_changes
+from duly.stores.sql.events import WITH_RULE
 from duly.stores.sql.job_events import move
 
 Withdrawn = dict[ScheduleId, list[int]]
@@ -96,26 +98,39 @@ def _withdraw_posts(
 
 def write_pause(db: Db, paused: Schedule, now_ms: int) -> None:
     """Say of the times that came during a pause, which ends now, that they were missed."""
-    since_ms = db.run(
-        "SELECT MAX(at_ms) FROM {p}schedule_events WHERE schedule_id = :id AND kind = 'paused'",
-        id=paused.id,
-    ).scalar()
-    since_ms = paused.created_at_ms if since_ms is None else int(since_ms)
-    trigger = paused.definition.trigger
-    rule = trigger_text(trigger)
-    offset_ms = trigger.offset_ms
-    until_ms = now_ms - offset_ms  # a time whose run time is still to come is not lost
-    first_ms = trigger.next_after_ms(max(0, since_ms - offset_ms))
-    if first_ms is None or first_ms > until_ms or paused.definition.hand_over == "external":
-        return
-    standing = ledger.rows_since(db, {paused.id: first_ms}).get(paused.id, [])
-    whole = span_until(rule, first_ms, until_ms + 1)
-    spans = spans_left(rule, whole, in_the_way(rule, standing))
-    state = OccurrenceState.MISSED
+    most = paused.definition.max_runs
+    if paused.definition.hand_over == "external":
+        return  # its times are an outside scheduler's
+    if most is not None and ledger.runs(db, [paused.id]).get(paused.id, (0, 0))[0] >= most:
+        return  # it had no times any more that a pause could have swallowed
     key = ScheduleKey(paused.flow, str(paused.scope), paused.name)
-    entries = []
-    for span in spans:
-        run_at_ms = span.first_ms + offset_ms
-        missed = PlannedOccurrence(paused.id, *span, run_at_ms, state, PAUSED)
-        entries.append(ledger.entry_of(missed, key, now_ms))
-    ledger.write(db, entries)
+    since_ms, changes = _changes(db, paused)
+    for lost in lost_times(paused.definition.trigger, since_ms, changes, now_ms):
+        # Asked for each rule, since the rows of one may reach into the next where spreads differ.
+        standing = ledger.rows_since(db, {paused.id: lost.whole.first_ms}).get(paused.id, [])
+        entries = []
+        for span in spans_left(lost.rule, lost.whole, in_the_way(lost.rule, standing)):
+            run_at_ms = span.first_ms + lost.offset_ms
+            state = OccurrenceState.MISSED
+            missed = PlannedOccurrence(paused.id, *span, run_at_ms, state, PAUSED)
+            entries.append(ledger.entry_of(missed, key, now_ms))
+        ledger.write(db, entries)
+
+
+def _changes(db: Db, paused: Schedule) -> tuple[int, list[Change]]:
+    """When a schedule was paused, and the changes of its rule since then."""
+    last = db.run(
+        "SELECT seq, at_ms FROM {p}schedule_events WHERE schedule_id = :id AND kind = 'paused' "
+        "ORDER BY seq DESC LIMIT 1",
+        id=paused.id,
+    ).first()
+    rows = db.run(
+        "SELECT at_ms, detail FROM {p}schedule_events WHERE schedule_id = :id "
+        "AND kind = 'changed' AND seq > :seq AND detail LIKE :rule ORDER BY seq DESC LIMIT :most",
+        id=paused.id,
+        seq=0 if last is None else last.seq,
+        rule=WITH_RULE,
+        most=MAX_RULES,
+    ).all()
+    changes = [Change(row.at_ms, json.loads(row.detail)["trigger"]) for row in reversed(rows)]
+    return paused.created_at_ms if last is None else last.at_ms, changes

@@ -56,7 +56,24 @@ class FailingCases(StoreConformance):
         await put(store, a_write(definition=a_definition(policies=POLICIES)))
         await runs(store, clock, DEAD, DEAD, Succeeded(), DEAD, DEAD)
         assert await store.pause_failing(ID) is None
-        await runs(store, clock, Cancelled())
+        await runs(store, clock, DEAD)
+        assert await store.pause_failing(ID) is not None
+
+    @case
+    async def test_runs_that_were_cancelled_count_for_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """They neither make a row of failures longer nor end it, asked for by hand or not."""
+        await put(store, a_write(definition=a_definition(policies=POLICIES)))
+        await runs(store, clock, DEAD, DEAD, Cancelled(), Cancelled())
+        clock.advance(minutes=1)
+        assert await store.run_now(ID, "by hand") is not None
+        await end(store, await claim_one(store), Cancelled())
+        assert await states(store) == ["failed"] * 5
+        rows = await store.list_occurrences(ID)
+        assert [row.reason for row in rows] == ["run_now", "cancelled", "cancelled", None, None]
+        assert await store.pause_failing(ID) is None
+        await runs(store, clock, DEAD)
         assert await store.pause_failing(ID) is not None
 
     @case

@@ -117,6 +117,39 @@ class PauseCases(StoreConformance):
         assert (await only_row(store)).nominal_ms == START_MS + 2 * HOUR_MS + 30 * MINUTE_MS
 
     @case
+    async def test_every_rule_of_the_pause_has_its_own_times(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A rule that came during the pause had no times before, and the one before none after."""
+        await put(store, a_write())
+        clock.advance(minutes=30)
+        await pause(store)
+        clock.advance(hours=2)
+        await pause(store, cron("15 */3 * * *"))
+        clock.advance(hours=1)
+        off = a_definition(cron("15 */3 * * *"), enabled=False, description="of the same rule")
+        await put(store, a_write(definition=off))
+        clock.advance(hours=3)
+        await put(store, a_write(definition=a_definition(cron("15 */3 * * *"))))
+        assert await shown_hours(store) == [
+            (1, 2, 2, "missed", "paused"),
+            (3.25, 6.25, 2, "missed", "paused"),
+        ]
+
+    @case
+    async def test_pause_of_what_had_no_runs_left_swallows_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        used_up = a_definition(max_runs=1)
+        await put(store, a_write(definition=used_up))
+        await next_hour(store, clock)
+        await end(store, await claim_one(store), Succeeded())
+        await put(store, a_write(definition=a_definition(max_runs=1, enabled=False)))
+        clock.advance(hours=24)
+        await put(store, a_write(definition=used_up))
+        assert await states(store) == ["succeeded"]
+
+    @case
     async def test_withdrawn_times_of_the_pause_are_swallowed(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -187,7 +220,10 @@ class PauseCases(StoreConformance):
         assert await ledger(store) == []
         clock.advance(hours=1)
         await put(store, a_write(definition=a_definition(cron("30 * * * *"))))
-        assert await shown_hours(store) == [(0.5, 2.5, 3, "missed", "paused")]
+        assert await shown_hours(store) == [
+            (1, 2, 2, "missed", "paused"),
+            (2.5, 2.5, 1, "missed", "paused"),
+        ]
 
     @case
     async def test_long_pause_is_counted(self, store: Store, clock: ManualClock) -> None:

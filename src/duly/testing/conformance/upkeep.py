@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from duly.schedules import Policies, ScheduleId
 from duly.store import ReconcileReport, ScheduleKey, Store
@@ -23,6 +23,7 @@ from duly.testing.conformance.samples import (
 )
 from duly.testing.conformance.suite import START, StoreConformance, case
 from duly.triggers import cron, every, once, weekly
+from duly.triggers.instants import from_ms
 
 
 class UpkeepCases(StoreConformance):
@@ -114,6 +115,54 @@ class UpkeepCases(StoreConformance):
         row = await only_row(store)
         assert row.nominal_ms == START_MS + 3 * HOUR_MS
         assert row.runs_left == 2
+
+    @case
+    async def test_missing_rows_begin_no_earlier_than_their_rule(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Between the last time of the old rule and the edit, the new one had no times."""
+        await put(store, a_write(definition=a_definition(cron("0 0 1 * *"))))
+        clock.set(datetime(2026, 5, 1, tzinfo=UTC))
+        assert len(await store.claim_due(claim_id="claim")) == 1
+        clock.set(datetime(2026, 5, 20, 8, 30, tzinfo=UTC))
+        await put(store, a_write(definition=a_definition(cron("0 */6 * * *"))))
+        clock.set(datetime(2026, 5, 20, 13, tzinfo=UTC))
+        await put(store, a_write(definition=a_definition(cron("0 */6 * * *"), description="new")))
+        row = await only_row(store)
+        await store.remove(a_key())
+        assert await store.reconcile() == ReconcileReport(checked=1, added=1)
+        assert (await only_row(store)).nominal_ms == row.nominal_ms
+        assert from_ms(row.nominal_ms) == datetime(2026, 5, 20, 12, tzinfo=UTC)
+
+    @case
+    async def test_missing_rows_begin_no_earlier_than_a_resume(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await put(store, a_write())
+        clock.advance(hours=1)
+        assert len(await store.claim_due(claim_id="claim")) == 1
+        await put(store, a_write(definition=a_definition(hand_over="external")))
+        await put(store, a_write(definition=a_definition(hand_over="external", enabled=False)))
+        clock.advance(hours=5)
+        await put(store, a_write())
+        row = await only_row(store)
+        await store.remove(a_key())
+        await store.reconcile()
+        assert (await only_row(store)).nominal_ms == row.nominal_ms == START_MS + 7 * HOUR_MS
+
+    @case
+    async def test_missing_rows_begin_no_earlier_than_another_beginning(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await put(store, a_write(definition=a_definition(max_runs=1)))
+        clock.advance(hours=1)
+        assert len(await store.claim_due(claim_id="claim")) == 1
+        clock.advance(hours=5)
+        await put(store, a_write(definition=a_definition(max_runs=2)))
+        row = await only_row(store)
+        await store.remove(a_key())
+        await store.reconcile()
+        assert (await only_row(store)).nominal_ms == row.nominal_ms == START_MS + 7 * HOUR_MS
 
     @case
     async def test_spread_rows_go_on_after_the_ledger(

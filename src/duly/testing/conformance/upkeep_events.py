@@ -47,6 +47,19 @@ class EventRetentionCases(StoreConformance):
         assert (await prune(store)).events == 0
 
     @case
+    async def test_newest_change_of_the_rule_stays(self, store: Store, clock: ManualClock) -> None:
+        """What a lost index row is made from; words that came after it say nothing of times."""
+        await put(store, a_write())
+        for trigger, words in ((DAILY, "a"), (HOURLY, "b"), (HOURLY, "c"), (HOURLY, "d")):
+            clock.advance(hours=1)
+            await put(store, a_write(definition=a_definition(trigger, description=words)))
+        before = await store.schedule_events(ScheduleId("id-a"))
+        clock.advance(days=DAYS + 1)
+        assert (await prune(store)).events == 2
+        left = await store.schedule_events(ScheduleId("id-a"))
+        assert left == [before[0], before[2], before[4]]
+
+    @case
     async def test_young_facts_stay(self, store: Store, clock: ManualClock) -> None:
         await put(store, a_write())
         for trigger in (DAILY, HOURLY, DAILY):
