@@ -124,8 +124,9 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         Verdict.QUARANTINED,
         (
             "Tue 2026-03-10 09:00 +0100 did not fire: its row could not be evaluated and was "
-            "quarantined: no such zone. Once the schedule is mended or released with `duly "
-            "schedules release`, the time is treated by the misfire policy."
+            "quarantined: no such zone. Once the schedule is released with `duly schedules "
+            "release`, or mended without a change of its timing, the misfire policy decides over "
+            "this time; a backfill can bring it too."
         ),
     ),
     "withdrawn": (

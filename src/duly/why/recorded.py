@@ -56,8 +56,9 @@ def _of_state(telling: Telling, row: Occurrence) -> Told:
         case OccurrenceState.QUARANTINED:
             return Verdict.QUARANTINED, (
                 f"{telling.at} did not fire: its row could not be evaluated and was quarantined: "
-                f"{row.reason or 'no error is stored'}. Once the schedule is mended or released "
-                "with `duly schedules release`, the time is treated by the misfire policy."
+                f"{row.reason or 'no error is stored'}. Once the schedule is released with "
+                "`duly schedules release`, or mended without a change of its timing, the misfire "
+                "policy decides over this time; a backfill can bring it too."
             )
 
 
