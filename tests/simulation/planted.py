@@ -147,7 +147,7 @@ def _queue_again(_job: object) -> tuple[JobState, ...]:
     return (JobState.QUEUED,)
 
 
-def _release(_slot: object, why: str, _job: object) -> Released | None:
+def _release(why: str, *_: object) -> Released | None:
     return None if why == "lost" else Released()
 
 
@@ -259,7 +259,7 @@ def lost_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
 
 def stopped_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
     """at_most_once runs again when its worker was stopped."""
-    patch.setattr(slots.Slot, "_interrupted", _release)
+    patch.setattr(slots, "_interrupted", _release)
     return store_of(WatchedStore)
 
 
