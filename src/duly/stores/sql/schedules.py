@@ -372,7 +372,7 @@ def _held(db: Db, creations: Sequence[ScheduleWrite]) -> Counter[str]:
     near = [each for each in limits if _NEAR * (held[each] + more[each]) > limits[each]]
     if near:
         db.dialect.guard_scopes(db.connection, db.tables, near)
-        dict.update(held, _count(db, near))
+        dict.update(held, _count(db, near))  # a Counter's own would add them
     return held
 
 
