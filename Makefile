@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 200
+STAGES ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +10,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
+.PHONY: help setup demo test test-all planted docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -33,10 +34,12 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: setup ## See the whole product run on a SQLite file; bounded with ARGS=--once
 	@$(BIN)/duly demo $(ARGS)
 
-# The browser is driven from a loop that runs as long as it does: no other test may share the process.
-test: setup test-tools ## Run all tests, options through ARGS="..."
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal --ignore=tests/browser $(ARGS)
-	@$(if $(ARGS),,$(BIN)/python -m pytest -q -n 2 tests/browser)
+# What is marked `extended` is left to test-all.
+test: setup ## Run the tests on memory, SQLite and PostgreSQL (about 5 minutes), options through ARGS="..."
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not extended" $(ARGS)
+
+test-all: setup ## Run all stages beyond make test (about 25 minutes), or some: STAGES="soak browsers"; ARGS=--list lists them
+	@$(BIN)/python -m tests.stages $(STAGES) $(ARGS)
 
 test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
 	@$(BIN)/python -m tests.faults $(ARGS)
@@ -53,14 +56,12 @@ test-deep: setup ## Search the properties ten times as long as in every run, opt
 test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, options through ARGS="..."
 	@$(BIN)/python -m tests.fleet $(ARGS)
 
-# Debian packages that some tests need; without them those tests say what they lack.
-test-tools:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && ! { command -v pgbouncer && command -v faketime && command -v chromium; } >/dev/null; then \
-	  echo "test: installing pgbouncer, faketime and chromium"; \
-	  apt-get install -y -qq --no-install-recommends pgbouncer faketime chromium >$(VENV)/.tools 2>&1 \
-	  || echo "test: they could not be installed; see $(VENV)/.tools"; \
-	fi
+# Debian packages that some tests need; without them those tests are skipped with the reason.
+test-tools: setup
+	@$(BIN)/python -m tests.stages --tools
+
+planted: setup ## Count the planted faults that make test and make test-all catch
+	@$(BIN)/python -m tests.stages.planted $(ARGS)
 
 docs: setup ## Write what is generated, and the documents as a site to build/site; a warning is an error
 	@$(BIN)/python -m tools.reference
@@ -108,5 +109,5 @@ lock: ## Make requirements-dev.txt anew from requirements-dev.in
 	@echo "lock: requirements-dev.txt is new; run make setup check test before committing it"
 
 clean: ## Remove the environment, caches and built files
-	@rm -rf $(VENV) $(VENV)-lock .bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(VENV)-* .bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

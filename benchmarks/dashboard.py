@@ -6,7 +6,6 @@ bar is not met. The database is PostgreSQL with durable settings, the requests a
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,14 +22,14 @@ from tests.browser.site import listening
 from tests.servers import NO_SERVER, find_binaries
 
 from benchmarks.dashboard_fill import fill
-from benchmarks.report import Bar, machine_facts, today, write_json
+from benchmarks.options import parse
+from benchmarks.report import Bar, machine_facts, today, write_results
 from benchmarks.servers import NoServer, durable_server, scratch_folder
 from duly import Duly
 from duly.server.dashboard import dashboard_app
 from duly.server.operator_auth import AuthOptions, OperatorAuth
 
 P95_MS_AT_MOST = 300
-RESULTS = Path(__file__).parent / "results"
 PAGES = (
     "/",
     "/schedules",
@@ -59,10 +58,7 @@ PAGES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="dashboard.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("dashboard", __doc__, arguments)
     stored, rounds = (2_000, 3) if options.quick else (1_000_000, 40)
     binaries = find_binaries()
     if binaries is None:
@@ -92,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
         "bars": [bar.to_json()],
     }
-    write_json(options.out / "dashboard.json", results)
+    write_results(options, "dashboard", results)
     print(bar)
     return 0 if bar.is_met else 1
 

@@ -56,8 +56,8 @@ INSERT INTO duly_job_events (job_id, seq, at_ms, state, attempt)
 SELECT id, 1, created_at_ms, 'queued', 0 FROM duly_jobs WHERE id > %(last)s
 """
 LINE = """
-INSERT INTO duly_job_line (queue, careful, place, id, workspace, action, run_at_ms)
-SELECT queue, careful, place, id, workspace, action, run_at_ms FROM duly_jobs
+INSERT INTO duly_job_line (queue, place, id, workspace, action, run_at_ms)
+SELECT queue, place, id, workspace, action, run_at_ms FROM duly_jobs
 WHERE state = 'queued'
 """
 MARKS = """

@@ -7,10 +7,8 @@ every commit on disk; the loops do neither.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.servers import NO_SERVER, find_binaries
 
 from benchmarks.dispatch_posts import CONCURRENCY, Load, Short, loop, many_at_once, tick
-from benchmarks.report import Bar, Chart, machine_facts, table, today, write_json
+from benchmarks.options import parse
+from benchmarks.report import Bar, Chart, machine_facts, table, today, write_results
 from benchmarks.servers import NoServer, durable_server, scratch_folder
 
 VS_LOOP_AT_LEAST = 2.0
-RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 OURS, LOOP, MANY = "duly tick", "httpx loop", f"httpx, {CONCURRENCY} at once"
 
@@ -51,10 +49,7 @@ def endpoint() -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="dispatch.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("dispatch", __doc__, arguments)
     posts, rounds = (50, 2) if options.quick else (1_000, 3)
     try:
         rates = _measure(posts, rounds)
@@ -62,9 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"benchmark: stopped, there are no figures: {error}", file=sys.stderr)
         return 1
     bar = Bar("tick-vs-httpx-loop", _ratio(rates, LOOP), VS_LOOP_AT_LEAST)
-    facts = machine_facts("aiohttp", "httpx", "uvicorn", "psycopg") | {
-        "load": f"{os.getloadavg()[0]:.1f} on average, ours included"
-    }
+    facts = machine_facts("aiohttp", "httpx", "uvicorn", "psycopg")
     lines = [["posts per second", "median", "best", "duly is ×"]]
     lines += [
         [name, f"{median(found):,.0f}", f"{max(found):,.0f}", f"{_ratio(rates, name):.1f}"]
@@ -72,8 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     print(*(f"{name:<12} {value}" for name, value in facts.items()), sep="\n")
     print(f"\n{table(lines)}\n\n{posts:,} posts, medians of {rounds} paired rounds")
-    write_json(
-        options.out / "dispatch.json",
+    write_results(
+        options,
+        "dispatch",
         {
             "benchmark": "dispatch",
             "date": today(),

@@ -6,7 +6,6 @@ that a bar is short. Ratios are medians of paired rounds. Both databases bring e
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -36,7 +35,8 @@ from benchmarks.index_report import (
 from benchmarks.index_rows import Backlog, backlog
 from benchmarks.index_sqlite import SqliteDatabase
 from benchmarks.index_ticks import measure_ticks
-from benchmarks.report import Bar, machine_facts, today, write_json, write_png
+from benchmarks.options import parse
+from benchmarks.report import Bar, machine_facts, today, write_png, write_results
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
 from benchmarks.trigger_rows import RULES
 
@@ -44,7 +44,6 @@ VS_BARE_AT_LEAST = 0.7
 VS_APSCHEDULER_AT_LEAST = {"PostgreSQL": 30, "SQLite": 100}
 GROWTH_AT_MOST = 1.5
 SEED = 2026
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,7 @@ QUICK = Size(400, (400, 100), 2, jobs=20, ticks=3, stored=(1_000, 2_000))
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="index.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("index", __doc__, arguments)
     size = QUICK if options.quick else FULL
     # What the store has to say about an old SQLite, it would say for every file.
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
@@ -95,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "databases": [each.to_json() for each in figures],
         "bars": [bar.to_json() for bar in bars],
     }
-    write_json(options.out / "index.json", results)
+    write_results(options, "index", results)
     write_png(options.out / "index.png", [rates_chart(figures), ticks_chart(figures)], (3, 2))
     print("", *bars, sep="\n")
     return 0 if all(bar.is_met for bar in bars) else 1

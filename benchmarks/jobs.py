@@ -8,7 +8,6 @@ means that a bar is short. A peer that cannot be measured here is short, with th
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Sequence
@@ -34,7 +33,8 @@ from benchmarks.jobs_peer_catalogue import (
 )
 from benchmarks.jobs_peer_places import Places, PostgresPlaces, SqlitePlaces
 from benchmarks.jobs_peers import PeerResult, all_results, best_of
-from benchmarks.report import Bar, Chart, machine_facts, table, today, write_json
+from benchmarks.options import parse
+from benchmarks.report import Bar, Chart, machine_facts, table, today, write_results
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
 
 LIMITS = {
@@ -48,7 +48,6 @@ LIMITS = {
 HUEY_AT_LEAST = 1.0
 BULK_AT_LEAST = 0.6
 QUERIES_AT_MOST = 2.0
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,21 +276,17 @@ def to_json(figures: Figures, size: Size, measured: Sequence[Bar]) -> dict[str, 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="jobs.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--no-peers", action="store_true", help="leave the others out")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("jobs", __doc__, arguments)
     size = QUICK if options.quick else FULL
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     try:
-        figures = measure(size, options.quick, not options.no_peers)
+        figures = measure(size, options.quick, options.with_peers)
     except NoServer as error:
         print(f"benchmark: stopped, there are no figures: {error}", file=sys.stderr)
         return 1
     measured = bars(figures)
     print(text(figures))
-    write_json(options.out / "jobs.json", to_json(figures, size, measured))
+    write_results(options, "jobs", to_json(figures, size, measured))
     chart(figures).write_png(options.out / "jobs.png")
     print("", *measured, sep="\n")
     return 0 if all(bar.is_met for bar in measured) else 1

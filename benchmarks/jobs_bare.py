@@ -19,8 +19,7 @@ from benchmarks.jobs_peer_calls import Calls, end_with_parent
 NOW = "(SELECT (EXTRACT(epoch FROM statement_timestamp()) * 1000)::bigint)"
 TAKE = f"""
 WITH picked AS MATERIALIZED (
-    SELECT ctid AS spot FROM duly_job_line WHERE queue = 'default'
-        AND careful = 0 AND run_at_ms <= {NOW}
+    SELECT ctid AS spot FROM duly_job_line WHERE queue = 'default' AND run_at_ms <= {NOW}
     ORDER BY place, id LIMIT %s FOR UPDATE SKIP LOCKED
 ), gone AS MATERIALIZED (
     DELETE FROM duly_job_line WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id

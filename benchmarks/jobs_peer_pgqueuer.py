@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-import asyncpg  # type: ignore[import-not-found]
+import asyncpg  # type: ignore[import-untyped]
 import uvloop  # type: ignore[import-not-found]
 from pgqueuer import PgQueuer, Queries  # type: ignore[import-not-found]
 from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]

@@ -21,6 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.options import Options
+
 # Okabe and Ito's palette, which colour-blind people can tell apart, and a grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#8FCFB8", "#999999", "#CC79A7")
 
@@ -49,7 +51,7 @@ class Bar:
 
     def __str__(self) -> str:
         limit = f"<={self.limit:g}" if self.at_most else f"{self.limit:g}"
-        verdict = "ok" if self.is_met else "over" if self.at_most else "short"
+        verdict = "ok" if self.is_met else "short"
         return f"bar {self.name} {self.figure:.{self.places}f} {limit} {verdict}"
 
     def to_json(self) -> dict[str, object]:
@@ -105,9 +107,11 @@ def part_of(values: Sequence[float], part: float) -> float:
     return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else 0.0
 
 
-def write_json(path: Path, results: Mapping[str, object]) -> None:
-    """Indented, numbers to four places: more would be noise in every difference."""
-    rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 4))
+def write_results(options: Options, name: str, results: Mapping[str, object]) -> None:
+    """Write `<name>.json` with the load at the start, numbers rounded to four places."""
+    whole = {**results, "load_at_start": options.load}
+    rounded = json.loads(json.dumps(whole), parse_float=lambda text: round(float(text), 4))
+    path = options.out / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rounded, indent=2) + "\n")
 

@@ -7,7 +7,6 @@ here is n/a, with the reason.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import sys
@@ -20,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.servers import NO_SERVER, PostgresServer, find_binaries
 
-from benchmarks.report import machine_facts, today, write_json, write_png
+from benchmarks.options import parse
+from benchmarks.report import machine_facts, today, write_png, write_results
 from benchmarks.scheduler_burst import Burst, measure_burst
 from benchmarks.scheduler_fill import fill
 from benchmarks.scheduler_mix import PLANNERS, Mix, Share, measure_mix
@@ -31,8 +31,6 @@ from benchmarks.scheduler_rows import Desk, Lost, opened
 from benchmarks.scheduler_sizes import Stored, measure_stored
 from benchmarks.scheduler_steady import Load
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
-
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +75,12 @@ QUICK = Size(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="scheduler.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--no-peers", action="store_true", help="leave the others out")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("scheduler", __doc__, arguments)
     size = QUICK if options.quick else FULL
     # What the store has to say about an old SQLite, it would say for every file.
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     try:
-        figures = measure(size, with_peers=not options.no_peers)
+        figures = measure(size, with_peers=options.with_peers)
     except (Lost, NoServer) as error:
         print(f"benchmark: stopped, there are no figures: {error}", file=sys.stderr)
         return 1
@@ -99,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **figures.to_json(),
         "bars": [bar.to_json() for bar in measured],
     }
-    write_json(options.out / "scheduler.json", results)
+    write_results(options, "scheduler", results)
     charts = [rates_chart(figures), lateness_chart(figures)]
     write_png(options.out / "scheduler.png", charts, (3, 2))
     print("", *measured, sep="\n")

@@ -50,7 +50,7 @@ JOBS = (
     "cancel_asked, schedule_id, nominal_ms, policies, turn, in_line, input) FROM STDIN"
 )
 EVENTS = "COPY duly_job_events (job_id, seq, at_ms, state, attempt) FROM STDIN"
-LINE = "COPY duly_job_line (queue, careful, place, id, workspace, action, run_at_ms) FROM STDIN"
+LINE = "COPY duly_job_line (queue, place, id, workspace, action, run_at_ms) FROM STDIN"
 ADVANCE = (
     "UPDATE duly_schedule_index AS i SET nominal_ms = v.nominal_ms, run_at_ms = v.nominal_ms, "
     "version = i.version + 1 FROM unnest((SELECT %s::text)::bigint[], (SELECT %s::text)::bigint[]) "
@@ -156,7 +156,7 @@ def _written(row: Any, due_ms: int) -> _Written:
         "job_id": job_id,
     }
     event = f"{job_id}\t1\t{due_ms}\tqueued\t0\n"
-    line = f"default\t0\t{due_ms}\t{job_id}\t{scope}\t{flow}.send\t{due_ms}\n"
+    line = f"default\t{due_ms}\t{job_id}\t{scope}\t{flow}.send\t{due_ms}\n"
     return _Written(job, event, line, json.dumps(entry))
 
 

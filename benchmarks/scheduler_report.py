@@ -10,10 +10,10 @@ from benchmarks.report import Bar, Chart, table
 from benchmarks.scheduler_burst import Burst
 from benchmarks.scheduler_mix import PLANNERS, Mix
 from benchmarks.scheduler_peers import Fired
-from benchmarks.scheduler_sizes import Stored, worst_p99_ms
+from benchmarks.scheduler_sizes import Stored, worst_ratio
 
 BURST_AT_LEAST = 0.6
-LATENESS_AT_MOST_MS = 250.0
+LATENESS_RATIO_AT_MOST = 1.5
 DULY = "Duly"
 
 
@@ -39,14 +39,19 @@ class Figures:
 
 
 def bars(figures: Figures) -> list[Bar]:
-    """What must be reached. Lateness is the worst of all sizes."""
-    late = worst_p99_ms(figures.stored, "PostgreSQL")
+    """Return the bars; lateness is that of the worst size."""
     duplicates = figures.mix.duplicates
     return [
         Bar("burst-vs-bare", figures.burst.ratio, BURST_AT_LEAST, places=2),
-        Bar("lateness-p99-ms", late, LATENESS_AT_MOST_MS, at_most=True),
+        *(_lateness_bar(figures.stored, database) for database in ("PostgreSQL", "SQLite")),
         Bar("duplicate-jobs", duplicates, 0, at_most=True),
     ]
+
+
+def _lateness_bar(stored: Sequence[Stored], database: str) -> Bar:
+    name = f"lateness-vs-plain-jobs-{database.lower()}"
+    ratio = worst_ratio(stored, database)
+    return Bar(name, ratio, LATENESS_RATIO_AT_MOST, at_most=True, places=2)
 
 
 def text(figures: Figures) -> str:
@@ -71,11 +76,14 @@ def _burst_text(burst: Burst) -> str:
 
 def _stored_text(stored: Sequence[Stored]) -> str:
     head = ["stored schedules", "created/s", "fires/s", "jobs", "p50 ms", "p99 ms"]
-    rows = [[*head, "p99 ms of new", "commits/s"]]
+    rows = [[*head, "p99 ms of new", "p99 ms of plain jobs", "ratio", "commits/s"]]
     for each in stored:
         late = each.lateness
         commits = "n/a" if late.commits_per_s is None else f"{late.commits_per_s:,.0f}"
-        times = [f"{ms:,.0f}" for ms in (late.p50_ms, late.p99_ms, late.new_p99_ms)]
+        times = [
+            f"{ms:,.0f}" for ms in (late.p50_ms, late.p99_ms, late.new_p99_ms, late.plain_p99_ms)
+        ]
+        times.append(f"{late.ratio:.2f}")
         rates = [f"{each.created_per_s:,.0f}", f"{each.fires_per_s:,.0f}", f"{late.jobs:,}"]
         rows.append([f"{each.database}, {each.schedules:,}", *rates, *times, commits])
     return table(rows)
@@ -126,7 +134,9 @@ def lateness_chart(figures: Figures) -> Chart:
         f"{each.database}\n{each.schedules:,}": {
             "p50": each.lateness.p50_ms,
             "p99": each.lateness.p99_ms,
+            "p99 of plain jobs": each.lateness.plain_p99_ms,
         }
         for each in figures.stored
     }
-    return Chart("Lateness in steady state", "milliseconds", ["p50", "p99"], groups)
+    series = ["p50", "p99", "p99 of plain jobs"]
+    return Chart("Lateness in steady state", "milliseconds", series, groups)

@@ -1,7 +1,10 @@
 """Lateness in steady state: the start of a handler less the run time of its job.
 
 A real `duly run` plans and works at its defaults. Beside it this process creates schedules that
-fire two seconds later, inside the look-ahead. A job that never began stops the benchmark.
+fire two seconds later, inside the look-ahead, and enqueues plain jobs with the same run time. The
+plain jobs are the control: the same process picks them up at the same moments, without a schedule,
+so the ratio of the two shows what scheduling adds, and the machine's noise is in both. A job that
+never started stops the benchmark.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.jobs_peer_environments import ROOT
 from benchmarks.report import part_of
-from benchmarks.scheduler_app import FLOW, JOURNAL, URL, flow
+from benchmarks.scheduler_app import FLOW, JOURNAL, URL, flow, note
 from benchmarks.scheduler_rows import EMPTIED, Desk, Lost, now_ms, opened
 from duly import Duly, Scope, every, once
 from duly.ids import new_id
@@ -29,6 +32,7 @@ from duly.store import ScheduleKey, ScheduleWrite
 
 INTERVAL_S = 10
 NEW_PER_S = 10
+PLAIN_PER_NEW = 5
 NEW_AHEAD = timedelta(seconds=2)
 REST_S = 60.0
 STOP_S = 30.0
@@ -49,15 +53,23 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Of all jobs whose run time lay in the window, and of those created inside the look-ahead."""
+    """Of the jobs whose run time lay in the window: made by schedules, and plain ones."""
 
     jobs: int
     p50_ms: float
     p99_ms: float
     new_jobs: int
+    """Made by schedules that were created inside the look-ahead."""
     new_p99_ms: float
+    plain_jobs: int
+    plain_p99_ms: float
     commits_per_s: float | None
     """Transactions of the whole database; SQLite does not count them."""
+
+    @property
+    def ratio(self) -> float:
+        """p99 of scheduled jobs relative to p99 of plain jobs."""
+        return self.p99_ms / self.plain_p99_ms
 
 
 async def measure_steady(desk: Desk, folder: Path, load: Load) -> Lateness:
@@ -67,15 +79,16 @@ async def measure_steady(desk: Desk, folder: Path, load: Load) -> Lateness:
     with _serving(desk.url, journal):
         await _until(first_at.timestamp() + 2)
         await _at_rest(desk)
-        from_ms, before = now_ms(), _commits(desk)
+        started_ms, before = now_ms(), _commits(desk)
         await _create_new(desk.url, load.seconds)
-        until_ms, after = now_ms(), _commits(desk)
-        # What was created last fires after the window: it is waited for, and not counted.
+        ended_ms, after = now_ms(), _commits(desk)
         await asyncio.sleep(NEW_AHEAD.total_seconds() + 1)
         await _at_rest(desk)
-    spent = (until_ms - from_ms) / 1000
+    spent = (ended_ms - started_ms) / 1000
     commits = None if before is None or after is None else (after - before) / spent
-    return _lateness(desk, journal, (from_ms, until_ms), commits)
+    # The window in which what was created meanwhile is due.
+    ahead_ms = NEW_AHEAD // timedelta(milliseconds=1)
+    return _lateness(desk, journal, (started_ms + ahead_ms, ended_ms + ahead_ms), commits)
 
 
 async def _at_rest(desk: Desk) -> None:
@@ -110,14 +123,16 @@ async def _create(desk: Desk, load: Load) -> datetime:
 
 
 async def _create_new(url: str, seconds: float) -> None:
-    """What users do meanwhile, through the application's own calls."""
+    """Create schedules and enqueue plain jobs through the application's own calls."""
     ends_at = time.time() + seconds
     async with Duly(url, flows=[flow]) as app:
         number = 0
         while time.time() < ends_at:
             due_at = time.time() + 1 / NEW_PER_S
             mine = app.schedules(flow).of(Scope("user", f"new-{number}"))
-            await mine.create("soon", once(datetime.now(UTC) + NEW_AHEAD), action="note")
+            soon = datetime.now(UTC) + NEW_AHEAD
+            await mine.create("soon", once(soon), action="note")
+            await app.client.enqueue_many(note, [None] * PLAIN_PER_NEW, run_at=soon)
             number += 1
             await _until(due_at)
 
@@ -153,7 +168,7 @@ def _lateness(
     lines = (line.split() for line in journal.read_text().splitlines())
     began = {job_id: float(at_ms) for job_id, at_ms in lines}
     jobs = desk.run(
-        "SELECT id, run_at_ms, scope, state FROM duly_jobs WHERE action = :action "
+        "SELECT id, run_at_ms, scope, schedule_id, state FROM duly_jobs WHERE action = :action "
         "AND run_at_ms >= :from_ms AND run_at_ms < :until_ms",
         action=f"{FLOW}.note",
         from_ms=window[0],
@@ -162,10 +177,18 @@ def _lateness(
     lost = Counter(job.state for job in jobs if job.id not in began)
     if lost or not jobs:
         raise Lost(f"{lost.total()} of {len(jobs)} jobs did not begin: {dict(lost)}")
-    late = [began[job.id] - job.run_at_ms for job in jobs]
+    late = [began[job.id] - job.run_at_ms for job in jobs if job.schedule_id]
     new = [began[job.id] - job.run_at_ms for job in jobs if job.scope != "system"]
+    plain = [began[job.id] - job.run_at_ms for job in jobs if not job.schedule_id]
     return Lateness(
-        len(late), part_of(late, 0.5), part_of(late, 0.99), len(new), part_of(new, 0.99), commits
+        jobs=len(late),
+        p50_ms=part_of(late, 0.5),
+        p99_ms=part_of(late, 0.99),
+        new_jobs=len(new),
+        new_p99_ms=part_of(new, 0.99),
+        plain_jobs=len(plain),
+        plain_p99_ms=part_of(plain, 0.99),
+        commits_per_s=commits,
     )
 
 

@@ -6,7 +6,6 @@ means that a bar is short. Ratios compare minima, the figure that a busy machine
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,8 @@ from pathlib import Path
 # `python benchmarks/triggers.py` puts this folder on the path, but not its parent.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.report import Bar, Chart, machine_facts, table, today, write_json
+from benchmarks.options import parse
+from benchmarks.report import Bar, Chart, machine_facts, table, today, write_results
 from benchmarks.rounds import Timing
 from benchmarks.trigger_bulk import IN_ORDER, KEPT, Bulk, BulkSize, measure_bulk
 from benchmarks.trigger_rows import RULES, WINDOW_MS, ZONES
@@ -41,7 +41,6 @@ EXPRESSIONS = {
 AT_LEAST = {CRONITER: 40, CRONSIM: 10}
 BULK_AT_LEAST = 300
 SEED = 2026
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +59,7 @@ QUICK = Size(40, 20, 2, BulkSize(rows=2_000, checked=200, sampled=40, rounds=2))
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="triggers.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small run; its figures are noise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    options = parser.parse_args(arguments)
+    options = parse("triggers", __doc__, arguments)
     size = QUICK if options.quick else FULL
     facts = machine_facts("apscheduler", "croniter", "cronsim")
     try:
@@ -73,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     bars = _bars(singles, bulk)
     print("\n\n".join([_facts_text(facts), _single_text(singles, size), _bulk_text(bulk, size)]))
-    write_json(options.out / "triggers.json", _results(size, facts, singles, bulk, bars))
+    write_results(options, "triggers", _results(size, facts, singles, bulk, bars))
     _chart(singles, bulk).write_png(options.out / "triggers.png")
     print("", *bars, sep="\n")
     return 0 if all(bar.is_met for bar in bars) else 1

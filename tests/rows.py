@@ -29,6 +29,7 @@ def rows(
             nominal_ms=nominal_ms,
             run_at_ms=nominal_ms,
             zone="Europe/Berlin",
+            hand_over="jobs",
         )
 
 

@@ -84,8 +84,11 @@ def find_binaries() -> Path | None:
 
 
 @contextlib.contextmanager
-def shared_server(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
-    """Join the cluster of a folder, starting it when nobody has, until the end of the block."""
+def shared_server(folder: Path, binaries: Path, source: str = "") -> Iterator[PostgresServer]:
+    """Join the cluster of a folder, starting it when nobody has, until the end of the block.
+
+    With a `source`, the URL of a server, the cluster is a standby of that server.
+    """
     pipe, state = folder / "postgres.pipe", folder / "postgres.json"
     with _locked(folder):
         if not state.exists():
@@ -95,7 +98,7 @@ def shared_server(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
         held = os.open(pipe, os.O_RDWR)
         try:
             if not state.exists():
-                _start_guard(folder, binaries)
+                _start_guard(folder, binaries, source)
             url = json.loads(state.read_text())["url"]
         except BaseException:
             os.close(held)
@@ -113,9 +116,9 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _start_guard(folder: Path, binaries: Path) -> None:
+def _start_guard(folder: Path, binaries: Path, source: str) -> None:
     guard = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers", str(folder), str(binaries)],
+        [sys.executable, "-m", "tests.servers", str(folder), str(binaries), source],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -132,12 +135,12 @@ def _start_guard(folder: Path, binaries: Path) -> None:
     guard.returncode = 0
 
 
-def guard_server(folder: Path, binaries: Path) -> None:
+def guard_server(folder: Path, binaries: Path, source: str = "") -> None:
     """Run a cluster until nobody holds the pipe any more."""
     held = os.open(folder / "postgres.pipe", os.O_RDONLY | os.O_NONBLOCK)
     cluster = Path(tempfile.mkdtemp(prefix="duly-postgres-"))
     try:
-        url = _start_cluster(cluster, binaries)
+        url = _start_cluster(cluster, binaries, source)
         written = folder / "postgres.json.new"
         written.write_text(json.dumps({"url": url, "guard": os.getpid(), "folder": str(cluster)}))
         written.rename(folder / "postgres.json")
@@ -162,15 +165,17 @@ def _await_last(folder: Path, held: int) -> None:
             return
 
 
-def _start_cluster(cluster: Path, binaries: Path) -> str:
+def _start_cluster(cluster: Path, binaries: Path, source: str) -> str:
     if os.geteuid() == 0:
         owner = pwd.getpwnam("nobody")
         os.chown(cluster, owner.pw_uid, owner.pw_gid)
-    made = _run(
-        cluster,
-        [binaries / "initdb", "--no-sync", "--no-instructions", "-D", cluster / "data"],
-        ["--username=duly", "--auth=trust", "--encoding=UTF8", "--locale=C"],
-    )
+    data: list[str | Path] = ["--no-sync", "-D", cluster / "data"]
+    if source:
+        copy = ["--dbname", source, "--write-recovery-conf", "--checkpoint=fast"]
+        made = _run(cluster, [binaries / "pg_basebackup", *data], copy)
+    else:
+        words = ["--username=duly", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+        made = _run(cluster, [binaries / "initdb", "--no-instructions", *data], words)
     made.check_returncode()
     for _ in range(START_ATTEMPTS):
         # Another process may take the port before the server does.
@@ -206,4 +211,4 @@ def _free_port() -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    guard_server(Path(sys.argv[1]), Path(sys.argv[2]))
+    guard_server(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.missing import missing_tool
 from tests.servers import NO_SERVER, ROOT, PostgresServer, find_binaries, shared_server
 
 HOLDER = """
@@ -27,7 +28,7 @@ STOP_MS = 30_000
 @pytest.fixture
 def binaries() -> Path:
     found = find_binaries()
-    return found if found is not None else pytest.skip(NO_SERVER)
+    return found if found is not None else missing_tool(NO_SERVER)
 
 
 def await_end(pid: int) -> None:

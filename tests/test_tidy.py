@@ -272,6 +272,7 @@ GOOD_FILES: list[tuple[FileCheck, str, str]] = [
 ]
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
     ("check", "path", "text"), BAD_FILES, ids=[by_name(c) for c, *_ in BAD_FILES]
 )
@@ -306,6 +307,7 @@ def test_every_check_runs() -> None:
     assert own == {check for check, _, _ in BAD_FILES} | whole
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -326,6 +328,7 @@ def test_link_samples(text: str, complaint: str | None) -> None:
     assert complaint is None or complaint in found[0]
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
     ("text", "count"),
     [
@@ -341,17 +344,20 @@ def test_make_target_samples(text: str, count: int) -> None:
     assert len(list(prose.make_targets(file, makefile))) == count
 
 
+@pytest.mark.planted("tidy")
 def test_decision_numbers_have_no_holes() -> None:
     assert_tidy(prose.decision_numbers(["0001-a-b.md", "0002-a-b.md"]))
     assert list(prose.decision_numbers(["0001-a-b.md", "0003-a-b.md"]))
     assert list(prose.decision_numbers(["0001-a-b.md", "0001-c-d.md"]))
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize("names", [["b", "a"], ["a", "a"], ["a", "gone"]])
 def test_bad_public_names_are_refused(names: list[str]) -> None:
     assert list(facts.public_names(names, SimpleNamespace(a=1, b=2)))
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
     ("layer", "pure", "count"),
     [("(jobs)", "duly.jobs", 1), ("jobs", "duly.other", 1), ("jobs", "duly.jobs", 0)],
@@ -362,12 +368,14 @@ def test_layer_samples(layer: str, pure: str, count: int) -> None:
     assert len(list(facts.declared_layers(sample, {"jobs"}))) == count
 
 
+@pytest.mark.planted("tidy")
 def test_dependency_missing_from_the_lock_is_refused() -> None:
     sample = {"project": {"dependencies": ["click>=8.1"]}}
     assert list(facts.locked_dependencies(sample, "click>=8.0\n"))
     assert_tidy(facts.locked_dependencies(sample, "rich\nclick>=8.1\n"))
 
 
+@pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

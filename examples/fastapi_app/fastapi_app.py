@@ -73,7 +73,7 @@ async def main() -> None:
 
         gateway = {"authorization": f"Bearer {SECRET}"}
         path = "/duly/api/flows/mail/schedules/ada/digest/dispatch"
-        when = {"nominalFireTime": "2026-05-08T18:00:00Z"}
+        when = {"nominalFireTime": "2026-05-08T16:00:00Z"}
         for _ in range(2):
             answer = await client.post(path, json=when, headers=gateway)
             print("dispatch:", answer.status_code, answer.json()["status"])

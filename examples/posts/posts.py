@@ -22,7 +22,18 @@ from typing import Any
 
 import httpx
 
-from duly import Context, Duly, Flow, ResourceKind, Routed, attribute_of, hmac_sha1, user, weekly
+from duly import (
+    Context,
+    Duly,
+    Flow,
+    ResourceKind,
+    Routed,
+    attribute_of,
+    body_path,
+    hmac_sha1,
+    user,
+    weekly,
+)
 from duly.scopes import Scope
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
@@ -77,14 +88,15 @@ async def write_draft(slot: Slot, ctx: Context) -> None:
 
 
 def deployment_of(routed: Routed) -> Deployment:
-    return Deployment(routed.name, routed.body["url"], routed.body["id"])
+    deployment = routed.body["payload"]["deployment"]
+    return Deployment(routed.name, f"https://{deployment['url']}", deployment["id"])
 
 
 @posts.webhook(
     "deployments",
     verify=hmac_sha1(header="x-vercel-signature", secret=SIGNING),
-    route=attribute_of(PRODUCTS, "project_id", value=lambda body: body["project"]),
-    delivery_id="x-delivery",
+    route=attribute_of(PRODUCTS, "project_id", value=body_path("payload.project.id")),
+    delivery_id=body_path("id"),
     input=deployment_of,
 )
 async def announce(deployment: Deployment, ctx: Context) -> None:
@@ -106,10 +118,33 @@ async def plan(
         )
 
 
+def deployment_event(project: str, delivery: str) -> dict[str, Any]:
+    """Return an event in the shape in which Vercel sends it: the delivery's id is in the body."""
+    number = delivery.removeprefix("uok_")
+    return {
+        "id": delivery,
+        "type": "deployment.succeeded",
+        "createdAt": 1_777_852_800_000,
+        "region": None,
+        "payload": {
+            "team": {"id": "team_1"},
+            "user": {"id": "usr_1"},
+            "target": "production",
+            "project": {"id": project},
+            "deployment": {
+                "id": f"dpl_{number}",
+                "name": project,
+                "url": f"{project}-{number}.vercel.app",
+                "meta": {"githubCommitRef": "main"},
+            },
+        },
+    }
+
+
 async def deploy(app: Duly, project: str, delivery: str) -> None:
-    body = json.dumps({"project": project, "url": f"https://{project}.example", "id": delivery})
-    signature = hmac.new(SIGNING.encode(), body.encode(), "sha1").hexdigest()
-    headers = {"x-vercel-signature": signature, "x-delivery": delivery}
+    body = json.dumps(deployment_event(project, delivery)).encode()
+    signature = hmac.new(SIGNING.encode(), body, "sha1").hexdigest()
+    headers = {"x-vercel-signature": signature}
     transport = httpx.ASGITransport(app.asgi)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         path = "/api/flows/posts/webhooks/deployments"
@@ -149,10 +184,10 @@ async def main(url: str) -> None:
         await plan(app, bob, Product("Heron", "prj_2"), {"x": {}}, "UTC")
         print("deployments:")
         for project, delivery in (
-            ("prj_1", "d1"),
-            ("prj_1", "d1"),
-            ("prj_2", "d2"),
-            ("prj_9", "d3"),
+            ("prj_1", "uok_1"),
+            ("prj_1", "uok_1"),
+            ("prj_2", "uok_2"),
+            ("prj_9", "uok_3"),
         ):
             await deploy(app, project, delivery)
         await pass_week(app, clock)

@@ -67,7 +67,8 @@ def main() -> None:
     asyncio.run(create())
     with served() as url:
         # In earnest: DULY_BASE_URL and DULY_DISPATCH_SECRETS in the function's environment.
-        app.http = replace(app.http, tick=TickOptions(base_url=url))
+        # One post at a time, so that the output has one order.
+        app.http = replace(app.http, tick=TickOptions(base_url=url, concurrency=1))
         handler = LambdaTick(app)
         for event in ({"source": "aws.events"}, {"headers": {"authorization": "Bearer guessed"}}):
             for _ in range(3):

@@ -23,6 +23,7 @@ from duly.errors import (
     BackendUnavailable,
     Conflict,
     DulyError,
+    InternalError,
     InvalidInput,
     InvalidInstant,
     InvalidTrigger,
@@ -49,6 +50,7 @@ from duly.triggers import (
     Every,
     ExplainedTime,
     Explanation,
+    LocalOnce,
     Once,
     Trigger,
     Weekly,
@@ -59,7 +61,7 @@ from duly.triggers import (
     parse_trigger,
     weekly,
 )
-from duly.webhooks import Routed, attribute_of
+from duly.webhooks import BodyPath, Routed, UnsignedHeader, attribute_of, body_path, unsigned_header
 
 __all__ = [
     "Abort",
@@ -68,6 +70,7 @@ __all__ = [
     "Admin",
     "BackendUnavailable",
     "BodyLimits",
+    "BodyPath",
     "Claimed",
     "Client",
     "Clock",
@@ -85,6 +88,7 @@ __all__ = [
     "Gateway",
     "HttpOptions",
     "IndexRow",
+    "InternalError",
     "InvalidInput",
     "InvalidInstant",
     "InvalidTrigger",
@@ -93,6 +97,7 @@ __all__ = [
     "JobId",
     "JobState",
     "KeeperOptions",
+    "LocalOnce",
     "Misfire",
     "NotFound",
     "Occurrence",
@@ -120,9 +125,11 @@ __all__ = [
     "TickOptions",
     "Trigger",
     "UnknownTrigger",
+    "UnsignedHeader",
     "Weekly",
     "WorkerOptions",
     "attribute_of",
+    "body_path",
     "cron",
     "ensure_schedule",
     "every",
@@ -133,6 +140,7 @@ __all__ = [
     "open_store",
     "parse_trigger",
     "standard_webhooks",
+    "unsigned_header",
     "user",
     "weekly",
     "workspace",

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 
 from msgspec import UNSET, UnsetType
 
-from duly.errors import InvalidInput, NotFound
+from duly.errors import InvalidInput, NotFound, shown
 from duly.flows import Action
 from duly.glass_admin import GlassAdmin
 from duly.health import Health, Vitals, judge
@@ -37,24 +37,26 @@ from duly.job_views import (
     view_queue,
     view_worker,
 )
-from duly.jobs import Job, JobId, JobState, check_text
+from duly.jobs import ALL_QUEUES, Job, JobId, JobState, check_queue
+from duly.queue_rules import QueueRules
 from duly.schedule_admin import ScheduleAdmin, Which
 from duly.scopes import Scope
 from duly.secret_names import EVERY
 from duly.store import IndexHealth, ReconcileReport, Store
+from duly.unserved import ALIVE_MS, MAX_WORKERS, look_for_unserved
 from duly.upkeep_store import Erased, Recomputed
 from duly.why import Answer
 from duly.wishes import granted, no_such_job
 from duly.zone_rules import rules_in_use
 
 EVERY_JOB = JobFilter()
-ALIVE_MS = 30_000
 PAGE = 100
 MAX_MANY = 10_000
 """Jobs that one call looks at."""
+MAX_LOOKS = 20
+"""Bounded looks that one count takes."""
 MAX_LIMIT = 100_000
 MAX_NOTE = 1_000
-MAX_WORKERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,15 @@ class ManyReport:
     """Jobs that were in a state the wish is not for, or were gone."""
     next_before: JobId | None
     """Where to go on; None: there is nothing left that the filter names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyCount:
+    """Return how many jobs a bulk action would look at."""
+
+    jobs: int
+    is_exact: bool
+    """False: there may be more than were counted."""
 
 
 class Admin:
@@ -147,6 +158,19 @@ class Admin:
         answer = await self._store.delete_job(job_id, by=by, reason=reason)
         return self._view(granted(answer, "deleted"))
 
+    async def count_many(self, which: JobFilter, *, limit: int = 1_000) -> ManyCount:
+        """Count the jobs of a filter, up to `limit`, by a bounded look at the newest."""
+        _check("limit", limit, MAX_MANY)
+        _check_narrow(which)
+        counted, before = 0, None
+        for _ in range(MAX_LOOKS):
+            size = min(PAGE, limit - counted)
+            page = await self._store.search_jobs(which, before=before, limit=size)
+            counted, before = counted + len(page.jobs), page.next_before
+            if before is None or counted >= limit:
+                break
+        return ManyCount(counted, before is None)
+
     async def cancel_many(
         self,
         which: JobFilter,
@@ -171,6 +195,7 @@ class Admin:
         reason: str | None = None,
     ) -> ManyReport:
         """Queue the dead jobs of a filter again; those of another state, where it names one."""
+        _check_filter(which)
         dead = which if which.state is not None else replace(which, state=JobState.DEAD)
         wish = partial(self._store.retry_job, reset_attempts=reset_attempts, by=by, reason=reason)
         return await self._many(dead, before, limit, wish)
@@ -230,27 +255,39 @@ class Admin:
 
     async def queues(self) -> list[QueueView]:
         """Every queue that has jobs or that somebody spoke about, by name."""
-        settings = {each.queue: each for each in await self._store.list_queues()}
+        rules = QueueRules(await self._store.list_queues())
         counts: dict[str, dict[JobState, int]] = {}
         for queue, state, count in await self._store.count_jobs():
             counts.setdefault(queue, {})[state] = count
         return [
-            view_queue(settings.get(queue, QueueSettings(queue)), counts.get(queue, {}))
-            for queue in sorted(settings.keys() | counts.keys())
+            view_queue(rules.of(queue), counts.get(queue, {}))
+            for queue in sorted(rules.names | counts.keys())
         ]
 
     async def pause(self, queue: str, note: str | None = None, *, by: str | None = None) -> None:
         """Let workers take no more jobs of a queue; running ones go on."""
-        said = " ".join(part for part in (note, by and f"({by})") if part) or None
-        if said is not None and len(said) > MAX_NOTE:
-            raise InvalidInput(f"note has {len(said)} characters; allowed: {MAX_NOTE}")
+        said = _pause_note(note, by)
         settings = await self._settings(queue)
         await self._store.set_queue(replace(settings, is_paused=True, note=said))
 
     async def resume(self, queue: str) -> None:
-        """Let workers take jobs of the queue again."""
+        """Let workers take jobs of the queue again; not while all queues are paused."""
         settings = await self._settings(queue)
         await self._store.set_queue(replace(settings, is_paused=False, note=None))
+
+    async def pause_all(self, note: str | None = None, *, by: str | None = None) -> None:
+        """Let workers take no more jobs of any queue, also of one that is first used later."""
+        everything = QueueSettings(ALL_QUEUES, is_paused=True, note=_pause_note(note, by))
+        await self._store.set_queue(everything)
+
+    async def resume_all(self) -> None:
+        """End a pause of all queues; what was paused by its own name stays paused."""
+        await self._store.set_queue(QueueSettings(ALL_QUEUES))
+
+    async def all_paused(self) -> QueueSettings | None:
+        """Return the pause of all queues, if there is one."""
+        everything = QueueRules(await self._store.list_queues()).all
+        return everything if everything.is_paused else None
 
     async def limit(
         self,
@@ -297,6 +334,8 @@ class Admin:
             workers=len(workers),
             states=await self._store.count_states(),
             queues=await self._store.list_queues(),
+            missing=await self._store.find_missing(),
+            unserved=await look_for_unserved(self._store, alive_ms),
         )
         return judge(vitals)
 
@@ -315,9 +354,9 @@ class Admin:
         limit: int,
         wish: Callable[[JobId], Awaitable[Job | JobRefused]],
     ) -> ManyReport:
+        _check_filter(which)
         _check("limit", limit, MAX_MANY)
-        if all(getattr(which, field.name) is None for field in fields(which)):
-            raise InvalidInput("the filter names every job; name at least a state or a queue")
+        _check_narrow(which)
         done = refused = 0
         while done + refused < limit:
             size = min(PAGE, limit - done - refused)
@@ -333,9 +372,8 @@ class Admin:
         return ManyReport(done, refused, before)
 
     async def _settings(self, queue: str) -> QueueSettings:
-        check_text("queue", queue)
-        found = (each for each in await self._store.list_queues() if each.queue == queue)
-        return next(found, QueueSettings(queue))
+        check_queue(queue)
+        return QueueRules(await self._store.list_queues()).own(queue)
 
     def _view(self, job: Job) -> JobView:
         return view_job(job, self._redact(job))
@@ -345,6 +383,28 @@ class Admin:
         return (EVERY,) if action is None else action.redact
 
 
+def _check_narrow(which: JobFilter) -> None:
+    _check_filter(which)
+    if all(getattr(which, field.name) is None for field in fields(which)):
+        raise InvalidInput("the filter names every job; name at least a state or a queue")
+
+
 def _check(what: str, number: object, most: int, remedy: str = "") -> None:
     if type(number) is not int or not 1 <= number <= most:
         raise InvalidInput(f"{what} is {number!r}; allowed: 1 to {most}{remedy}")
+
+
+def _check_filter(which: object) -> None:
+    if not isinstance(which, JobFilter):
+        raise InvalidInput(f"which is {shown(which)}; pass a JobFilter")
+
+
+def _pause_note(note: str | None, by: str | None) -> str | None:
+    """Return the note of a pause with who asked for it."""
+    for what, text in (("note", note), ("by", by)):
+        if text is not None and not isinstance(text, str):
+            raise InvalidInput(f"{what} is {shown(text)}; it must be text")
+    said = " ".join(part for part in (note, by and f"({by})") if part) or None
+    if said is not None and len(said) > MAX_NOTE:
+        raise InvalidInput(f"note has {len(said)} characters; allowed: {MAX_NOTE}")
+    return said

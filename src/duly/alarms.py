@@ -36,7 +36,8 @@ def _missed(glance: Glance) -> Finding:
         return Finding("missed runs", "ok", f"{glance.due} rows are due, none for long")
     first = f"{late[0].flow}/{late[0].scope}/{late[0].name}"
     text = f"{len(late)} of {len(glance.oldest)} due rows wait for over {PERIODS} periods"
-    return Finding("missed runs", "bad", f"{text}, first {first}; see that a planner runs")
+    runner = "tick" if late[0].hand_over == "http" else "planner"
+    return Finding("missed runs", "bad", f"{text}, first {first}; see that a {runner} runs")
 
 
 def is_missed(row: IndexRow, now_ms: int) -> bool:

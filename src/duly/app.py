@@ -26,9 +26,10 @@ from duly.clock import Clock, SystemClock
 from duly.context import Authorize, Calls
 from duly.dispatch.options import HttpOptions
 from duly.dispatch_store import DispatchStore
-from duly.errors import InvalidInput
+from duly.errors import InvalidInput, shown
 from duly.flows import Action, Flow, actions_of
 from duly.forks import watch_forks
+from duly.job_options import find_action
 from duly.journal import Journal
 from duly.loops import (
     Keeper,
@@ -38,16 +39,17 @@ from duly.loops import (
     Worker,
     WorkerOptions,
 )
+from duly.loops.isolation import Children, find_location, is_possible
 from duly.meters import Meters
-from duly.plan_store import ActionDefaults, PlanSettings
+from duly.plan_store import PlanSettings
 from duly.portal import Portal, Sync
 from duly.principals import Principal, principal_of
 from duly.resources import Ensured, ScheduleCollection
 from duly.resources.requests import Named, ScheduleOptions, TriggerWords
 from duly.resources.schema import nearest
-from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name
+from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, check_new_owner
 from duly.static_schedules import StaticReport, reconcile
-from duly.store import Store
+from duly.store import ScheduleIndex, Store
 from duly.stores import open_store
 from duly.triggers import every
 
@@ -121,13 +123,11 @@ class Duly:
             return self._opened
 
     def _planning(self) -> PlanSettings:
-        """What schedules' jobs take from the actions."""
+        """Return what the actions declare, for the jobs of schedules."""
         return PlanSettings(
-            look_ahead_ms=int(self._look_ahead_s * 1000),
-            actions={
-                name: ActionDefaults(action.queue, action.retry, action.timeout_ms)
-                for name, action in self.actions.items()
-            },
+            # An operator's command without the application leaves planning to those who have it.
+            look_ahead_ms=int(self._look_ahead_s * 1000) if self.actions else 0,
+            actions={name: action.options.run for name, action in self.actions.items()},
         )
 
     @cached_property
@@ -156,7 +156,7 @@ class Duly:
         """Act for somebody, from a route or an agent; `by` is who really asks, for the record."""
         if not isinstance(who, Principal | Scope):
             raise InvalidInput(f"acting for {who!r}; pass user(id), workspace(id) or a Principal")
-        principal = principal_of(who) if isinstance(who, Scope) else who
+        principal = principal_of(check_new_owner(who)) if isinstance(who, Scope) else who
         asking = str(principal.scope) if by is None else by
         return Acting(self.calls.reach, principal, check_name("by", asking, most=MAX_DISPATCH_ID))
 
@@ -172,10 +172,10 @@ class Duly:
         There is one such schedule for each action and workspace, called like the action: saying it
         again, at every start and from every process, adds none, and changes it if need be.
         """
-        full_name = action if isinstance(action, str) else action.name
+        full_name, _ = find_action(action, self.actions)
         flow, _, short = full_name.partition(".")
         scope = SYSTEM if workspace is None else Scope("workspace", workspace)
-        mine = self.schedules(flow).of(scope)
+        mine = self.schedules(flow).of(check_new_owner(scope))
         return await mine.ensure(short, every(seconds=interval_s), action=short, input=input)
 
     async def sync_static(self) -> StaticReport:
@@ -197,8 +197,9 @@ class Duly:
 
     def _flow(self, name: str) -> Flow:
         known = {flow.name: flow for flow in self.flows}
-        if name not in known:
-            raise InvalidInput(f"this application has no flow {name!r}; {nearest(name, known)}")
+        if not isinstance(name, str) or name not in known:
+            hint = nearest(name, known)
+            raise InvalidInput(f"this application has no flow {shown(name)!r}; {hint}")
         return known[name]
 
     @property
@@ -227,7 +228,8 @@ class Duly:
     async def ticker(self) -> Tick:
         """The tick of this application's flows, which posts to its base URL."""
         if self._tick is None:
-            self._tick = self.tick(await self.ready())
+            own = self.http.tick.index
+            self._tick = self.tick(await self.ready() if own is None else own)
         return self._tick
 
     async def close_ticker(self) -> None:
@@ -236,8 +238,11 @@ class Duly:
         if tick is not None:
             await tick.close()
 
-    def tick(self, store: DispatchStore, url: str | None = None) -> Tick:
-        """A tick of its own that posts to another URL."""
+    def tick(self, store: DispatchStore | ScheduleIndex, url: str | None = None) -> Tick:
+        """Return a tick that claims from a store or from an index of three methods.
+
+        It posts to the application's base URL, or to another.
+        """
         from duly.dispatch.tick import Tick, place_of
 
         place = place_of(self.http, tuple(flow.name for flow in self.flows), url)
@@ -300,9 +305,19 @@ class Duly:
             notifies=self.store.capabilities.notifies,
             calls=self.calls,
         )
+        children = self._children(made.options)
+        if children is not None:
+            made.isolate_with(children)
         made.count_with(self.meters.note)
         self._workers.add(made)
         return made
+
+    def _children(self, options: WorkerOptions) -> Children | None:
+        """Return child processes for suspects, where another process can import this object."""
+        if not options.isolated or not is_possible(self.url):
+            return None
+        location = find_location(self)
+        return None if location is None else Children(location, self.url, options.isolated)
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
         """A keeper; `run()` it."""

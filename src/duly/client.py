@@ -7,25 +7,25 @@ written; what was refused is an exception whose message says what to do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
-from itertools import repeat
-from typing import Any, Unpack
+from itertools import islice, repeat
+from typing import Any, Unpack, overload
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from duly.clock import Clock, SystemClock
-from duly.errors import Conflict, InvalidInput
+from duly.errors import Conflict, InvalidInput, shown
 from duly.flows import Action
 from duly.ids import new_id, new_ids
-from duly.job_options import NO_ID, encode, encode_many, template_of
+from duly.job_options import NO_ID, encode, encode_many, find_action, template_of
 from duly.job_requests import JobOptions
 from duly.job_store import MAX_INSERT, Enqueued, KeyTaken
-from duly.jobs import Job, JobId, JobState, NewJob, check_text
+from duly.jobs import Job, JobId, NewJob, check_text
+from duly.joining import AsyncTransaction, join
 from duly.store import Store
 from duly.triggers.instants import to_ms
-from duly.wishes import granted, no_such_job
+from duly.wishes import granted, result_of
 
 MAX_ENQUEUE = 1_000_000
 _AT_ONCE = 2
@@ -60,20 +60,42 @@ class Client:
         job = self._one(action, input, options, await self._now_ms(options))
         return _accepted([job], await self._store.insert_jobs([job]))[0]
 
+    @overload
+    def enqueue_in(
+        self,
+        connection: AsyncTransaction,
+        action: Action | str,
+        input: object = None,
+        **options: Unpack[JobOptions],
+    ) -> Awaitable[Enqueued]: ...
+
+    @overload
+    def enqueue_in(
+        self,
+        connection: Any,
+        action: Action | str,
+        input: object = None,
+        **options: Unpack[JobOptions],
+    ) -> Enqueued: ...
+
     def enqueue_in(
         self,
         connection: Any,
         action: Action | str,
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
-    ) -> Enqueued:
-        """The same inside the caller's own transaction: the job comes and goes with it.
+    ) -> Enqueued | Awaitable[Enqueued]:
+        """Store one job inside the caller's own transaction: the job comes and goes with it.
 
-        A plain call, since the connection must stay on the caller's thread. A delay counts from
-        this host's clock, which asks nothing of the connection.
+        Takes a SQLAlchemy Connection or Session, on which it is a plain call, since the connection
+        must stay on the caller's thread; or an AsyncConnection or AsyncSession, on which it must be
+        awaited. A delay counts from this host's clock, which asks nothing of the connection.
         """
         job = self._one(action, input, options, to_ms(self._clock.now()))
-        return _accepted([job], self._store.insert_jobs_in(connection, [job]))[0]
+        return join(
+            connection,
+            lambda plain: _accepted([job], self._store.insert_jobs_in(plain, [job]))[0],
+        )
 
     async def enqueue_many(
         self,
@@ -96,6 +118,18 @@ class Client:
                 answers += stored
         return _accepted(jobs, answers)
 
+    @overload
+    def enqueue_many_in(
+        self,
+        connection: AsyncTransaction,
+        action: Action | str,
+        inputs: Iterable[object],
+        *,
+        keys: Keys | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Awaitable[list[Enqueued]]: ...
+
+    @overload
     def enqueue_many_in(
         self,
         connection: Any,
@@ -104,13 +138,30 @@ class Client:
         *,
         keys: Keys | None = None,
         **options: Unpack[JobOptions],
-    ) -> list[Enqueued]:
-        """The same inside the caller's own transaction, which a Conflict leaves usable."""
+    ) -> list[Enqueued]: ...
+
+    def enqueue_many_in(
+        self,
+        connection: Any,
+        action: Action | str,
+        inputs: Iterable[object],
+        *,
+        keys: Keys | None = None,
+        **options: Unpack[JobOptions],
+    ) -> list[Enqueued] | Awaitable[list[Enqueued]]:
+        """Store a job for each input inside the caller's own transaction, as enqueue_in() does.
+
+        A Conflict leaves the transaction usable.
+        """
         jobs = self._many(action, inputs, keys, options, to_ms(self._clock.now()))
-        answers: list[Enqueued | KeyTaken] = []
-        for batch in _batches(jobs):
-            answers += self._store.insert_jobs_in(connection, batch)
-        return _accepted(jobs, answers)
+
+        def insert(plain: Any) -> list[Enqueued]:
+            answers: list[Enqueued | KeyTaken] = []
+            for batch in _batches(jobs):
+                answers += self._store.insert_jobs_in(plain, batch)
+            return _accepted(jobs, answers)
+
+        return join(connection, insert)
 
     async def job(self, job_id: JobId) -> Job | None:
         """The job as it stands; None: no such job, or removed after its time."""
@@ -118,12 +169,7 @@ class Client:
 
     async def result(self, job_id: JobId) -> Any:
         """What the action returned; Conflict where it has not, or not yet, succeeded."""
-        job = await self._store.get_job(job_id)
-        if job is None:
-            raise no_such_job(job_id)
-        if job.state is not JobState.SUCCEEDED:
-            raise Conflict(f"job {job_id} is {job.state} and has no result")
-        return None if job.result is None else msgspec.json.decode(job.result)
+        return result_of(job_id, await self._store.get_job(job_id))
 
     async def cancel(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
@@ -173,9 +219,9 @@ class Client:
     ) -> list[NewJob]:
         if options.get("key") is not None:
             raise InvalidInput("one key cannot stand for many jobs; pass keys=")
-        given = list(inputs)
+        given = _listed("inputs", inputs)
         if len(given) > MAX_ENQUEUE:
-            raise InvalidInput(f"{len(given)} jobs at once; allowed: {MAX_ENQUEUE}")
+            raise InvalidInput(f"more than {MAX_ENQUEUE} jobs at once; allowed: {MAX_ENQUEUE}")
         known, template = self._template(action, options, now_ms)
         texts = encode_many(known, template.action, given)
         ids = new_ids(NO_ID, len(given), clock=self._clock)
@@ -188,8 +234,8 @@ class Client:
     def _template(
         self, action: Action | str, options: JobOptions, now_ms: int
     ) -> tuple[Action | None, NewJob]:
-        known = self._actions.get(action) if isinstance(action, str) else action
-        return known, template_of(action, known, options, now_ms, self._aging_ms)
+        name, known = find_action(action, self._actions)
+        return known, template_of(name, known, options, now_ms, self._aging_ms)
 
 
 def _batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
@@ -205,8 +251,15 @@ def _stamped(template: NewJob, job_id: str, text: str) -> NewJob:
     return job
 
 
+def _listed(what: str, items: Iterable[Any]) -> list[Any]:
+    given: object = items
+    if not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} is {shown(given)}; pass a list with one for each job")
+    return list(islice(given, MAX_ENQUEUE + 1))
+
+
 def _keys(keys: Keys, given: Sequence[object]) -> list[str | None]:
-    found = [keys(each) for each in given] if callable(keys) else list(keys)
+    found = [keys(each) for each in given] if callable(keys) else _listed("keys", keys)
     if isinstance(keys, str) or len(found) != len(given):
         raise InvalidInput(f"{len(found)} keys for {len(given)} inputs; pass one for each")
     for key in found:

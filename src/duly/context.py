@@ -46,7 +46,7 @@ class Context(Protocol):
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """The number of this attempt: more than 1 means that the job may have begun before."""
 
     @property
     def deadline(self) -> datetime:
@@ -89,7 +89,10 @@ class Context(Protocol):
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
     ) -> Enqueued:
-        """Store a job that runs as the same principal and carries the same correlation id."""
+        """Store a job that runs as the same principal and carries the same correlation id.
+
+        Only a job of the system may name the scope or workspace of another.
+        """
 
     async def ask_interval(self, seconds: float) -> float:
         """Ask that the schedule of this job fires so often, if the job succeeds.

@@ -7,18 +7,19 @@ were. Times in a pause are listed apart: nobody expected them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 
-from duly.ledger import Occurrence, OccurrenceState
-from duly.ledger_store import LedgerSummary
+from duly.ledger import DECIDED, Occurrence, OccurrenceState
+from duly.ledger_store import LedgerSummary, OutcomeCount
 from duly.plan_store import PAUSED, RUN_NOW
 from duly.triggers.instants import from_ms
 from duly.why.history import Stretch, count_times
 
 _FIRED = (OccurrenceState.FIRED, OccurrenceState.SUCCEEDED, OccurrenceState.FAILED)
+_DUE = (*DECIDED, OccurrenceState.QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,20 @@ def measure(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int, now_ms:
     )
 
 
+def shares_of(counts: Iterable[OutcomeCount]) -> dict[str, float]:
+    """Return by flow how much of what is decided ran; flows with nothing decided are left out.
+
+    Decided are times that ran, whatever became of them, and those that were missed, skipped, denied
+    or quarantined. What is still to come, was withdrawn, or came during a pause is not.
+    """
+    ran: Counter[str] = Counter()
+    due: Counter[str] = Counter()
+    for flow, outcome, times in counts:
+        ran[flow] += times * (outcome in _FIRED)
+        due[flow] += times * (outcome in _DUE)
+    return {flow: ran[flow] / times for flow, times in sorted(due.items()) if times}
+
+
 def percentiles(late_ms: Sequence[int]) -> Percentiles:
     """By nearest rank; what began early counts as on time."""
     if not late_ms:
@@ -127,7 +142,8 @@ def _inside(life: Sequence[Stretch], edge: Occurrence, from_ms: int, to_ms: int)
 def _times(life: Sequence[Stretch], states: Sequence[str], from_ms: int, to_ms: int) -> int:
     found = 0
     for each in life:
-        if each.state in states and each.trigger is not None:
+        # The times of an external schedule are expected by an outside scheduler, not here.
+        if each.state in states and each.trigger is not None and not each.is_external:
             begin, end = max(from_ms, each.from_ms + 1), min(to_ms, each.to_ms + 1)
             found += count_times(each.trigger, begin, end)
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from duly.dispatching import DispatchEnd
 from duly.errors import InvalidInput
 from duly.jobs import Delivery, JobId, NewJob, check_text
-from duly.schedules import ScheduleId
+from duly.schedules import ScheduleId, ScheduleState
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 MAX_DISPATCHES = 1_000
@@ -76,6 +76,8 @@ class Fire:
     flow: str
     scope: str
     name: str
+    is_stored: bool = False
+    """The schedule was read from this store: refused where it has been deleted since."""
 
     def __post_init__(self) -> None:
         job = self.job
@@ -114,6 +116,17 @@ class Overlapped:
     """The job that is in the way."""
 
 
+@dataclass(frozen=True, slots=True)
+class Inactive:
+    """The schedule accepts no dispatch; nothing changed and no key is taken."""
+
+    state: ScheduleState | None
+    """Paused, finished (be it for want of runs) or quarantined; None: deleted since it was read."""
+
+
+FireAnswer = Fired | Duplicate | Overlapped | Inactive
+
+
 class DispatchStore(Protocol):
     """What Duly asks of a database for hand-over by HTTP."""
 
@@ -134,10 +147,16 @@ class DispatchStore(Protocol):
         `closed`, and an edit of the row, begin the count anew.
         """
 
-    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+    async def fire(self, request: Fire) -> FireAnswer:
         """Move an occurrence to `fired` and make its job, in one transaction.
 
         A time that has no row, or is dispatching, withdrawn or quarantined, is free; any later
         state is a duplicate. A job that has to wait its turn is made too; its row is `planned`
-        until it begins. The schedule need not be stored.
+        until it begins.
+
+        The schedule need not be stored. One that is must be active; of a finished one only an
+        occurrence that a tick holds is fired. If it has a limit on its runs the occurrence is
+        charged, unless the tick that holds it has charged it. A schedule is finished by the
+        dispatch that has its last run; an external one also by that after whose nominal time its
+        rule has no other.
         """

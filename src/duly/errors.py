@@ -6,8 +6,9 @@ DulyError
 │   └── InvalidTrigger      a time rule that is refused
 │       └── UnknownTrigger  a rule of a kind or version this release does not know
 ├── NotFound                the thing named does not exist
-├── Conflict                somebody else changed it first
-└── BackendUnavailable      the database did not answer, or not as it must
+├── Conflict                somebody else changed it first, or the id or key is taken
+├── BackendUnavailable      the database cannot answer now; retry later
+└── InternalError           the database refused a statement: a bug in Duly, do not retry
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ class NotFound(DulyError):
 
 
 class Conflict(DulyError):
-    """Somebody else changed it first."""
+    """Somebody else changed it first, or the id or key is taken."""
 
 
 class BackendUnavailable(DulyError):
-    """The database did not answer, or not as it must."""
+    """The database cannot answer now: the same call may succeed later."""
 
     def __init__(self, message: str, *, is_unreachable: bool = False) -> None:
         super().__init__(message)
         self.is_unreachable = is_unreachable
         """Nothing answered: trying again later may help."""
+
+
+class InternalError(DulyError):
+    """The database refused a statement that Duly wrote: a bug. Retrying does not help."""
 
 
 class InvalidInstant(InvalidInput):

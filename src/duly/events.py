@@ -27,6 +27,8 @@ class JobEvent(NamedTuple):
     reason: str | None
     ended_as: AttemptStatus | None = None
     """How the attempt ended, where the state does not say it."""
+    took_ms: int | None = None
+    """How long the handler ran, on the event that ended its attempt; None: not known."""
 
 
 class Attempt(NamedTuple):
@@ -40,3 +42,6 @@ class Attempt(NamedTuple):
     status: AttemptStatus | None
     """None while it runs."""
     error: str | None
+    took_ms: int | None = None
+    """How long the handler ran, from its start to its return; None: it runs, never began or was
+    lost. Less than the time from claim to end, which also holds waiting and storing."""

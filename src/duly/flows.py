@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, Unpack, get_args, get_type_hints, overload
@@ -16,17 +16,19 @@ from typing import Any, TypeVar, Unpack, get_args, get_type_hints, overload
 import msgspec
 
 from duly.context import Context
+from duly.durations import duration_text
 from duly.errors import InvalidInput, shown
-from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, MAX_TIMEOUT_MS, Delivery, check_text
+from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, MAX_TIMEOUT_MS, Delivery, check_queue
 from duly.resolved import ScheduleConfig
 from duly.resources.requests import TriggerWords
 from duly.resources.schedules import Zones
 from duly.resources.schema import plain, schema_of
 from duly.retries import RetryPolicy
+from duly.run_options import RunOptions
 from duly.schedules import DEFAULT_LIMITS, Limits
 from duly.scopes import SYSTEM, check_flow, dispatch_id
 from duly.static_schedules import StaticOptions, StaticSchedule, declare
-from duly.webhooks import Route, Routed, Verify, Webhook
+from duly.webhooks import DeliveryId, Route, Routed, Verify, Webhook
 
 Resolve = Callable[..., ScheduleConfig | Awaitable[ScheduleConfig | None] | None]
 ResolveT = TypeVar("ResolveT", bound=Resolve)
@@ -58,15 +60,20 @@ class ActionOptions:
     redact: frozenset[str] = frozenset()
     """Names of the input that no operator may see."""
 
+    @property
+    def run(self) -> RunOptions:
+        """Return what the action declares of its jobs."""
+        return RunOptions(self.queue, self.retry, self.timeout_ms, self.delivery)
+
     def __post_init__(self) -> None:
-        check_text("queue", self.queue)
+        check_queue(self.queue)
         _check_choice("delivery", self.delivery, get_args(Delivery))
         if not isinstance(self.retry, RetryPolicy):
             raise InvalidInput(f"retry is {shown(self.retry)}; pass RetryPolicy(attempts=...)")
         if not 1 <= self.timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidInput(
-                f"a timeout of {self.timeout_ms / 1000:g} s; allowed: 0.001 to "
-                f"{MAX_TIMEOUT_MS // 1000}"
+                f"timeout_s is {self.timeout_ms / 1000:g} s; allowed: 1 ms to "
+                f"{duration_text(MAX_TIMEOUT_MS)}"
             )
 
 
@@ -281,14 +288,16 @@ class Flow:
         *,
         verify: Verify,
         route: Route,
-        delivery_id: str = "webhook-id",
+        delivery_id: DeliveryId = None,
         fan_out: bool = False,
         input: Callable[[Routed], object] | None = None,  # noqa: A002
     ) -> Callable[[Callable[..., Any] | Action], Action]:
         """Make a function the action of a webhook, run as the owner of what the delivery is about.
 
-        `delivery_id` is the header that is unique to a delivery; `input` makes the action's input
-        from the delivery and the document it found, else the input is the body.
+        `delivery_id` tells deliveries apart: None (the digest of what was signed, or the
+        `webhook-id` that Standard Webhooks sign), `body_path(...)`, or `unsigned_header(...)`.
+        `input` makes the action's input from the delivery and the document it found; without it,
+        the input is the body.
         """
         check_flow(name)
         if name in self.webhooks:
@@ -297,11 +306,17 @@ class Flow:
         def add(function: Callable[..., Any] | Action) -> Action:
             action = function if isinstance(function, Action) else self.action(function)
             short = action.name.partition(".")[2]
-            header = delivery_id.lower()
-            self.webhooks[name] = Webhook(name, short, verify, route, header, fan_out, input)
+            named = delivery_id.lower() if isinstance(delivery_id, str) else delivery_id
+            self.webhooks[name] = Webhook(name, short, verify, route, named, fan_out, input)
             return action
 
         return add
+
+
+def queues_of(actions: Mapping[str, Action]) -> tuple[str, ...]:
+    """Return `default` and every queue that one of the actions declares."""
+    declared = {action.queue for action in actions.values()} - {DEFAULT_QUEUE}
+    return (DEFAULT_QUEUE, *sorted(declared))
 
 
 def actions_of(flows: Collection[Flow]) -> dict[str, Action]:

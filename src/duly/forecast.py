@@ -31,6 +31,8 @@ class Forecast:
     is_estimate: bool
     rows: int
     """Schedules that fire at least once in this time."""
+    is_sample: bool = False
+    """It is an estimate because a part of the schedules stands for all."""
 
     @property
     def total(self) -> int:
@@ -63,40 +65,80 @@ def forecast(upcoming: Upcoming, length: int = DAY_MINUTES) -> Forecast:
         place = max(0, (minute_ms - start_ms) // MINUTE_MS)
         if place < length:
             fires[place] += rows
-    rules = Counter(map(_rule, upcoming.sample))
-    steps = max(MIN_STEPS, MAX_STEPS // max(1, len(rules)))
-    is_estimate = upcoming.is_estimate or upcoming.share > 1
-    for rule, rows in rules.items():
-        is_whole = _follow(rule, rows * upcoming.share, (start_ms, fires), steps)
-        is_estimate = is_estimate or not is_whole
-    return Forecast(start_ms, tuple(round(each) for each in fires), is_estimate, upcoming.rows)
+    is_sample = upcoming.is_estimate or upcoming.share > 1
+    walks = [
+        _Walk(rule, rows * upcoming.share, start_ms, fires)
+        for rule, rows in Counter(map(_rule, upcoming.sample)).items()
+    ]
+    unfinished = _walk_all(walks)
+    for walk in unfinished:
+        walk.extrapolate()
+    is_estimate = is_sample or bool(unfinished)
+    minutes = tuple(round(each) for each in fires)
+    return Forecast(start_ms, minutes, is_estimate, upcoming.rows, is_sample)
 
 
 def _rule(row: IndexRow) -> _Rule:
     return _Rule(row.trigger, row.nominal_ms, row.run_at_ms - row.nominal_ms, row.runs_left)
 
 
-def _follow(rule: _Rule, weight: float, window: tuple[int, list[float]], steps: int) -> bool:
-    """Add the fires after the first; False where they were too many and the rest was guessed."""
-    start_ms, fires = window
-    end_ms = start_ms + len(fires) * MINUTE_MS
-    trigger = _evaluable(rule.trigger)
-    if trigger is None:
-        return True
-    most = steps if rule.runs_left is None else min(steps, rule.runs_left - 1)
-    now_ms = max(rule.nominal_ms, start_ms - rule.offset_ms)
-    last_ms = now_ms
-    for _ in range(most):
-        following = trigger.next_after_ms(last_ms)
-        if following is None or following + rule.offset_ms >= end_ms:
-            return True
-        last_ms = following
-        fires[(last_ms + rule.offset_ms - start_ms) // MINUTE_MS] += weight
-    if most < steps:
-        return True
-    pace = weight * most * MINUTE_MS / max(1, last_ms - now_ms)
-    _go_on(fires, pace, last_ms + rule.offset_ms - start_ms)
-    return False
+def _walk_all(walks: list[_Walk]) -> list[_Walk]:
+    """Follow all rules within MAX_STEPS; return those that have further fires.
+
+    What seldom rules leave of their share goes to frequent ones, so that a few of these among
+    others are followed to the end.
+    """
+    budget, active = MAX_STEPS, walks
+    share = max(MIN_STEPS, budget // max(1, len(active)))
+    while active and share > 0:
+        left: list[_Walk] = []
+        for walk in active:
+            taken = walk.steps
+            if not walk.go(share):
+                left.append(walk)
+            budget -= walk.steps - taken
+        active = left
+        share = max(0, budget) // max(1, len(active))
+    return active
+
+
+class _Walk:
+    """One rule on its way through the minutes; its first fire is counted already."""
+
+    def __init__(self, rule: _Rule, weight: float, start_ms: int, fires: list[float]) -> None:
+        self._trigger = _evaluable(rule.trigger)
+        self._offset_ms = rule.offset_ms
+        self._runs_left = rule.runs_left
+        self._weight = weight
+        self._start_ms = start_ms
+        self._fires = fires
+        self._began_ms = self._last_ms = max(rule.nominal_ms, start_ms - rule.offset_ms)
+        self.steps = 0
+
+    def go(self, steps: int) -> bool:
+        """Add up to so many further fires; return whether that was all of them."""
+        end_ms = self._start_ms + len(self._fires) * MINUTE_MS
+        for _ in range(steps):
+            if self._trigger is None or self._is_used_up:
+                return True
+            following = self._trigger.next_after_ms(self._last_ms)
+            if following is None or following + self._offset_ms >= end_ms:
+                return True
+            self._last_ms = following
+            self.steps += 1
+            place = (following + self._offset_ms - self._start_ms) // MINUTE_MS
+            self._fires[place] += self._weight
+        return self._is_used_up
+
+    @property
+    def _is_used_up(self) -> bool:
+        return self._runs_left is not None and self.steps >= self._runs_left - 1
+
+    def extrapolate(self) -> None:
+        """Let a rule that fires very often go on at the pace it had so far."""
+        taken_ms = max(1, self._last_ms - self._began_ms)
+        pace = self._weight * self.steps * MINUTE_MS / taken_ms
+        _go_on(self._fires, pace, self._last_ms + self._offset_ms - self._start_ms)
 
 
 def _go_on(fires: list[float], per_minute: float, after_ms: int) -> None:

@@ -12,14 +12,17 @@ from datetime import datetime
 from duly.errors import DulyError
 from duly.forecast import DAY_MINUTES, Forecast, forecast
 from duly.glass_store import MINUTE_MS, AuditEntry, Glance, QueueCount, WorkspaceCount
-from duly.glass_views import Overview, minutes_of, view_next
+from duly.glass_views import NextFire, Overview, minutes_of, view_next, view_planned
 from duly.index_watch import IndexWatch
 from duly.job_store import QueueSettings
 from duly.jobs import JobState
+from duly.ledger_store import MissingSchedule, OccurrenceCounts
 from duly.occurrences import IndexRow, trigger_of
+from duly.queue_rules import QueueRules
 from duly.resources import ScheduleCollection
 from duly.store import IndexHealth, Store
 from duly.triggers.instants import from_ms
+from duly.unserved import ALIVE_MS, MAX_WORKERS, Unserved, look_for_unserved
 
 MOST = 10_000
 """Counts stop here."""
@@ -28,7 +31,6 @@ MOST_EACH = 200
 HOUR_MINUTES = 60
 NEXT_FIRES = 8
 LATENESS = 500
-ALIVE_MS = 30_000
 
 
 class GlassAdmin:
@@ -43,13 +45,14 @@ class GlassAdmin:
         glance = await self._store.glance(most)
         now_ms = glance.now_ms
         since_ms = (now_ms // MINUTE_MS - HOUR_MINUTES + 1) * MINUTE_MS
-        states, ends, workers, rows, lateness = await asyncio.gather(
+        states, ends, workers, next_fires, lateness = await asyncio.gather(
             self._store.count_states(most),
             self._store.count_ends(since_ms),
-            self._store.list_workers(),
-            self._store.list_rows(limit=NEXT_FIRES),
+            self._store.list_workers(MAX_WORKERS),
+            self._next_fires(),
             self._store.recent_lateness(LATENESS),
         )
+        unserved, backlog = await asyncio.gather(self.unserved(), self._store.count_backlog(most))
         alive = [each for each in workers if now_ms - each.beat_at_ms <= ALIVE_MS]
         return Overview(
             now=from_ms(now_ms),
@@ -64,25 +67,63 @@ class GlassAdmin:
             workers=len(alive),
             slots=sum(each.slots for each in alive),
             running=sum(each.running for each in alive),
-            next_fires=[view_next(row) for row in rows if _is_readable(row)],
+            next_fires=next_fires,
             glance=glance,
+            unserved=unserved,
+            backlog=backlog,
         )
+
+    async def occurrences(self) -> OccurrenceCounts:
+        """Count the times of the whole ledger by flow and outcome."""
+        return await self._store.count_occurrences()
+
+    async def missing(self) -> list[MissingSchedule]:
+        """Return schedules that keep missing or skipping their times."""
+        return await self._store.find_missing()
+
+    async def unserved(self) -> list[Unserved]:
+        """Return waiting jobs that no live worker would claim, longest waiting first."""
+        return await look_for_unserved(self._store)
+
+    async def _next_fires(self) -> list[NextFire]:
+        """The schedules that fire next: those whose jobs are made already, and those in the index.
+
+        Of a schedule with several times to come, the first.
+        """
+        rows, planned = await asyncio.gather(
+            self._store.list_rows(limit=NEXT_FIRES), self._store.next_planned(NEXT_FIRES)
+        )
+        fires = {row.schedule_id: view_next(row) for row in rows if _is_readable(row)}
+        for schedule_id, run_at_ms in planned:
+            found = await self._store.find_schedule(schedule_id)
+            if found is not None:
+                earlier = view_planned(found, run_at_ms)
+                fires[schedule_id] = min(earlier, fires.get(schedule_id, earlier), key=_run_at)
+        return sorted(fires.values(), key=_run_at)[:NEXT_FIRES]
 
     async def glance(self) -> Glance:
         """What can be known of the index at once, however large it is."""
         return await self._store.glance(MOST)
 
+    async def check_writable(self) -> None:
+        """Raise BackendUnavailable where the database takes no writes."""
+        await self._store.check_writable()
+
     async def index_health(self) -> IndexHealth:
         """What is known of the index: schedules are looked at a few thousand at a time."""
         glance, found = await asyncio.gather(self.glance(), self._watch.look())
+        planned, posts = glance.waiting.get("jobs"), glance.waiting.get("http")
         return IndexHealth(
             active=found.active,
             rows=found.active - found.missing,
             missing=found.missing,
             quarantined=glance.quarantined,
-            due=glance.due,
-            oldest_due_ms=glance.oldest[0].run_at_ms if glance.oldest else None,
+            due=planned.rows if planned else 0,
+            oldest_due_ms=planned.oldest_ms if planned else None,
+            posts_due=posts.rows if posts else 0,
+            oldest_post_ms=posts.oldest_ms if posts else None,
             is_whole=found.is_whole,
+            external=found.external,
         )
 
     async def forecast(self, minutes: int = DAY_MINUTES) -> Forecast:
@@ -99,8 +140,8 @@ class GlassAdmin:
     async def queues(self, limit: int = 100) -> list[tuple[QueueSettings, QueueCount]]:
         """Queues with what is decided about them and what is in them."""
         counts = await self._store.count_queues(MOST, limit)
-        decided = {each.queue: each for each in await self._store.list_queues()}
-        return [(decided.get(each.queue, QueueSettings(each.queue)), each) for each in counts]
+        rules = QueueRules(await self._store.list_queues())
+        return [(rules.of(each.queue), each) for each in counts]
 
     async def workspaces(self, queue: str, limit: int = 100) -> list[WorkspaceCount]:
         """Workspaces with queued jobs in a queue."""
@@ -123,6 +164,10 @@ class GlassAdmin:
     async def now(self) -> datetime:
         """The clock that decides."""
         return from_ms(await self._store.now_ms())
+
+
+def _run_at(fire: NextFire) -> datetime:
+    return fire.run_at
 
 
 def _is_readable(row: IndexRow) -> bool:

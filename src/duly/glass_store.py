@@ -6,13 +6,14 @@ read costs more than what it may look at, however much is stored: counts stop wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from duly.job_store import JobFilter
 from duly.jobs import Job, JobId, JobState
 from duly.occurrences import IndexRow
+from duly.schedules import HandOver, ScheduleId
 
 MAX_COUNT = 100_000
 """No count goes further than this."""
@@ -23,6 +24,11 @@ MAX_AUDIT_TEXT = 2_000
 MINUTE_MS = 60_000
 ENDS = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
 """States that count_ends() speaks of."""
+
+SIGN_OUT = "sign_out"
+"""The action of an audit entry that ends a session; its target is the session."""
+MAX_SESSION_S = 90 * 86_400
+"""The longest that a session may last."""
 
 AuditOutcome = Literal["done", "refused"]
 
@@ -38,6 +44,14 @@ class QueueCount(NamedTuple):
     dead: int
     first_run_at_ms: int | None
     """Run time of the job that is next in line."""
+
+
+class Backlog(NamedTuple):
+    """How many jobs are queued, over all queues."""
+
+    jobs: int
+    is_estimate: bool
+    """There are more than were counted; the number is the database's own statistics."""
 
 
 class WorkspaceCount(NamedTuple):
@@ -69,11 +83,13 @@ class IndexStretch(NamedTuple):
     """What a look at some documents found."""
 
     active: int
-    """Schedules among them that have a next time."""
+    """Active schedules among them that need an index row."""
     missing: int
     """Of these, those without an index row."""
     last_id: str | None
     """Where the next look begins; None: these were the last."""
+    external: int = 0
+    """Active schedules of hand-over `external`, which need no index row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +115,20 @@ class Upcoming:
         return self.rows / len(self.sample) if self.sample else 1.0
 
 
+class PlannedFire(NamedTuple):
+    """The first run of a schedule that is planned and has not come."""
+
+    schedule_id: ScheduleId
+    run_at_ms: int
+
+
+class DueRows(NamedTuple):
+    """Due rows of one hand-over."""
+
+    rows: int
+    oldest_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Glance:
     """What can be known of the index at once, however large it is."""
@@ -108,9 +138,12 @@ class Glance:
     """Some schedule is active. Looked for only where there are no rows; True otherwise."""
     has_rows: bool
     due: int
+    """Rows that a planner or a tick is to take; those of callers are theirs to claim."""
     quarantined: int
     oldest: Sequence[IndexRow]
-    """Rows that have been due for longest."""
+    """Rows of these that have been due for longest."""
+    waiting: Mapping[HandOver, DueRows] = field(default_factory=dict)
+    """The same by hand-over."""
 
     @property
     def is_silent(self) -> bool:
@@ -159,6 +192,12 @@ class GlassStore(Protocol):
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
         """Queues in which something waits, runs or died, or that somebody spoke about, by name."""
 
+    async def count_backlog(self, most: int = 10_000) -> Backlog:
+        """Count queued jobs up to `most`; of more, give what the database knows without counting.
+
+        An estimate is never below `most`.
+        """
+
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
     ) -> list[WorkspaceCount]:
@@ -173,6 +212,9 @@ class GlassStore(Protocol):
         Counted up to `most`; of more, about `most` are looked at and the minutes are an estimate.
         """
 
+    async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
+        """The first planned run of each schedule, earliest first, out of `look` waiting jobs."""
+
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
         """Look at the next `limit` documents behind an id: which lack the row they should have.
 
@@ -181,6 +223,9 @@ class GlassStore(Protocol):
 
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, counted up to `most`, and those due for longest."""
+
+    async def check_writable(self) -> None:
+        """Commit a write that changes nothing; BackendUnavailable where writes are refused."""
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what; gives it back with its number and time."""

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duly.glass_store import ENDS, MINUTE_MS, EndCount, Glance
+from duly.glass_store import ENDS, MINUTE_MS, Backlog, EndCount, Glance
 from duly.jobs import JobState
 from duly.ledger_store import Lateness
 from duly.occurrences import IndexRow, trigger_of
+from duly.schedules import Schedule
 from duly.triggers.instants import from_ms
+from duly.unserved import Unserved
 
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A row that will be claimed soon."""
+    """A schedule that fires soon, and when it does next."""
 
     schedule_id: str
     flow: str
@@ -60,6 +62,9 @@ class Overview:
     running: int
     next_fires: Sequence[NextFire]
     glance: Glance
+    backlog: Backlog
+    unserved: Sequence[Unserved] = ()
+    """Waiting jobs that no live worker would claim, longest waiting first."""
 
     @property
     def lateness_ms(self) -> list[int]:
@@ -87,6 +92,13 @@ def view_next(row: IndexRow) -> NextFire:
     words = trigger_of(row.trigger).words
     at = from_ms(row.run_at_ms)
     return NextFire(row.schedule_id, row.flow, row.scope, row.name, words, at)
+
+
+def view_planned(schedule: Schedule, run_at_ms: int) -> NextFire:
+    """A schedule whose next job is made already."""
+    words, at = schedule.definition.trigger.words, from_ms(run_at_ms)
+    scope = str(schedule.scope)
+    return NextFire(schedule.id, schedule.flow, scope, schedule.name, words, at)
 
 
 def minutes_of(ends: Sequence[EndCount], now_ms: int, count: int = 60) -> list[Minute]:

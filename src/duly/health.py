@@ -12,12 +12,17 @@ from typing import Literal
 
 from duly.job_store import QueueSettings
 from duly.jobs import JobState
+from duly.ledger_store import MissingSchedule
+from duly.queue_rules import QueueRules
 from duly.store import IndexHealth
+from duly.unserved import Unserved
 
 Level = Literal["ok", "warning", "bad"]
 
 DUE_MS = 60_000
 """What is due longer is as late as the usual grace allows: planners are behind."""
+UNSERVED_NAMED = 3
+"""Queues and actions that a finding names."""
 _WAITING = (JobState.QUEUED, JobState.RETRYING, JobState.SCHEDULED)
 
 
@@ -42,6 +47,10 @@ class Vitals:
     """Jobs by state, each counted up to `most`."""
     most: int = 10_000
     queues: Sequence[QueueSettings] = ()
+    missing: Sequence[MissingSchedule] = ()
+    """Schedules that keep missing or skipping their times."""
+    unserved: Sequence[Unserved] = ()
+    """Waiting jobs that no live worker would claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,9 @@ def judge(vitals: Vitals) -> Health:
             _index(vitals.index),
             _quarantine(vitals.index),
             _planning(vitals),
+            _misses(vitals.missing),
             _workers(vitals),
+            _unserved(vitals.unserved),
             _dead(vitals),
             _queues(vitals),
         )
@@ -82,8 +93,13 @@ def _index(index: IndexHealth) -> Finding:
         return Finding("index", "bad", f"{text}; run duly doctor --repair")
     if not index.is_whole:
         text = f"{index.active} active schedules looked at so far, and each has its row"
-        return Finding("index", "ok", text)
-    return Finding("index", "ok", f"{index.active} active schedules, {index.rows} index rows")
+        return Finding("index", "ok", text + _external(index))
+    text = f"{index.active} active schedules, {index.rows} index rows"
+    return Finding("index", "ok", text + _external(index))
+
+
+def _external(index: IndexHealth) -> str:
+    return f"; {index.external} more have external hand-over" if index.external else ""
 
 
 def _quarantine(index: IndexHealth) -> Finding:
@@ -94,14 +110,24 @@ def _quarantine(index: IndexHealth) -> Finding:
 
 
 def _planning(vitals: Vitals) -> Finding:
-    index = vitals.index
-    if index.oldest_due_ms is None:
-        return Finding("planning", "ok", "nothing is due")
-    behind_ms = max(0, vitals.now_ms - index.oldest_due_ms)
-    text = f"{index.due} rows are due, the oldest for {behind_ms / 1000:.0f} s"
-    if behind_ms > DUE_MS:
-        return Finding("planning", "bad", f"{text}: no planner runs, or they are behind")
-    return Finding("planning", "ok", text)
+    """Judge what is due by who is to take it: a planner, or a tick for hand-over http."""
+    index, texts, is_behind = vitals.index, list[str](), False
+    for count, oldest_ms, what, remedy in (
+        (index.due, index.oldest_due_ms, "rows", "no planner runs, or they are behind"),
+        (
+            index.posts_due,
+            index.oldest_post_ms,
+            "rows of hand-over http",
+            "no tick runs, or it is behind",
+        ),
+    ):
+        if oldest_ms is not None:
+            behind_ms = max(0, vitals.now_ms - oldest_ms)
+            text = f"{count} {what} are due, the oldest for {behind_ms / 1000:.0f} s"
+            is_late = behind_ms > DUE_MS
+            texts.append(f"{text}: {remedy}" if is_late else text)
+            is_behind = is_behind or is_late
+    return Finding("planning", "bad" if is_behind else "ok", "; ".join(texts) or "nothing is due")
 
 
 def _workers(vitals: Vitals) -> Finding:
@@ -113,6 +139,28 @@ def _workers(vitals: Vitals) -> Finding:
     return Finding(
         "workers", "bad" if is_waited_for else "warning", f"{text}: nobody would run them"
     )
+
+
+def _misses(found: Sequence[MissingSchedule]) -> Finding:
+    if not found:
+        return Finding("misses", "ok", "no schedule keeps missing or skipping its times")
+    first = found[0]
+    lost = first.missed + first.skipped
+    text = (
+        f"{len(found)} schedules keep missing or skipping their times, first "
+        f"{first.flow}/{first.scope}/{first.name}: {lost} of its last {first.looked_at}; "
+        "see duly occurrences list"
+    )
+    return Finding("misses", "warning", text)
+
+
+def _unserved(found: Sequence[Unserved]) -> Finding:
+    if not found:
+        return Finding("unserved", "ok", "a live worker serves every waiting job")
+    more = f" and {len(found) - UNSERVED_NAMED} more" if len(found) > UNSERVED_NAMED else ""
+    named = ", ".join(each.words() for each in found[:UNSERVED_NAMED])
+    text = f"no live worker serves {named}{more}; start a worker with that queue and action"
+    return Finding("unserved", "bad", text)
 
 
 def _dead(vitals: Vitals) -> Finding:
@@ -129,6 +177,9 @@ def _words(vitals: Vitals, *states: JobState) -> str:
 
 
 def _queues(vitals: Vitals) -> Finding:
+    if QueueRules(vitals.queues).all.is_paused:
+        text = "all are paused; duly queues resume --all opens them"
+        return Finding("queues", "warning", text)
     paused = [each.queue for each in vitals.queues if each.is_paused]
     if paused:
         return Finding("queues", "warning", f"paused: {', '.join(paused)}")

@@ -6,7 +6,7 @@ a whole round found is exact for its time, and a row that lacks is known in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from duly.store import Store
 
@@ -21,6 +21,8 @@ class IndexRound:
     missing: int = 0
     is_whole: bool = False
     """Every schedule was looked at; until then, the first of them."""
+    external: int = 0
+    """Active schedules that need no index row, since their hand-over is external."""
 
 
 class IndexWatch:
@@ -40,6 +42,7 @@ class IndexWatch:
             self._here.active + found.active,
             self._here.missing + found.missing,
             is_whole=found.last_id is None,
+            external=self._here.external + found.external,
         )
         if found.last_id is None:
             self._after, self._here, self._last = "", IndexRound(), here
@@ -49,4 +52,4 @@ class IndexWatch:
             return here
         # What this round has met already counts, be it more than in the one before.
         missing = max(here.missing, self._last.missing)
-        return IndexRound(self._last.active, missing, is_whole=True)
+        return replace(self._last, missing=missing)

@@ -16,9 +16,11 @@ from duly.errors import InvalidInput, shown
 from duly.flows import Action
 from duly.job_requests import JobOptions
 from duly.jobs import DEFAULT_RETRY, MAX_INPUT_BYTES, Delivery, JobId, NewJob
-from duly.resources.schema import plain, unknown_field
+from duly.json_bounds import check_json_bounds
+from duly.resources.schema import nearest, plain, unknown_field
 from duly.retries import RetryPolicy
-from duly.scopes import SYSTEM, Scope, workspace_of
+from duly.run_options import DEFAULTS, RUN_FIELDS, choose
+from duly.scopes import SYSTEM, Scope, place_of_jobs
 from duly.triggers.instants import to_ms
 
 MAX_METADATA_BYTES = 4 * 1024
@@ -30,8 +32,43 @@ _DELIVERIES = get_args(Delivery)
 _SAME = {"queue", "workspace", "priority", "retry", "delivery", "key", "correlation_id"}
 
 
+def find_action(given: object, actions: Mapping[str, Action]) -> tuple[str, Action | None]:
+    """Return the full name of an action, and the action where this application has it.
+
+    A name is `flow.action`, or the action alone where only one flow has it. InvalidInput: a flow of
+    this application has no such action. Other flows belong to other applications, which run them.
+    """
+    if isinstance(given, Action):
+        return given.name, given
+    if not isinstance(given, str):
+        raise InvalidInput(f"action {shown(given)}; pass an action of a flow, or its name")
+    known = actions.get(given)
+    if known is not None or not actions:
+        return given, known
+    flow, dot, short = given.partition(".")
+    if not dot:
+        return _find_short(given, actions)
+    own = [name.partition(".")[2] for name in actions if name.startswith(f"{flow}.")]
+    if own:
+        raise InvalidInput(f"flow {flow!r} has no action {short!r}; {nearest(short, own)}")
+    return given, None
+
+
+def _find_short(given: str, actions: Mapping[str, Action]) -> tuple[str, Action]:
+    found = sorted(name for name in actions if name.partition(".")[2] == given)
+    if len(found) == 1:
+        return found[0], actions[found[0]]
+    if found:
+        raise InvalidInput(f"action {given!r} is in several flows; name one: {', '.join(found)}")
+    short = {name.partition(".")[2] for name in actions}
+    raise InvalidInput(
+        f"this application has no action {given!r}; {nearest(given, short)} An action of another "
+        "application is named flow.action"
+    )
+
+
 def template_of(
-    action: Action | str,
+    name: str,
     known: Action | None,
     options: JobOptions,
     now_ms: int,
@@ -39,26 +76,34 @@ def template_of(
 ) -> NewJob:
     """A job with everything but id and input; what is wrong with the options is said here.
 
-    `known` is the action where this application has it; a delay counts from `now_ms`.
+    `name` is the action's full name, `known` the action where this application has it; a delay
+    counts from `now_ms`.
     """
-    given: object = action
-    if not isinstance(given, Action | str):
-        raise InvalidInput(f"action {shown(given)}; pass an action of a flow, or its name")
-    for name in options.keys() - JobOptions.__annotations__.keys():
-        raise unknown_field("a job", name, JobOptions.__annotations__)
+    for option in options.keys() - JobOptions.__annotations__.keys():
+        raise unknown_field("a job", option, JobOptions.__annotations__)
     # None is what somebody passes on who was told nothing.
     said = {name: value for name, value in options.items() if value is not None}
-    scope = _scope(said.get("scope", SYSTEM))
-    fields = {"workspace": workspace_of(scope)} | _fields(said, now_ms)
-    if known is not None:
-        own = {"queue": known.queue, "retry": known.retry, "delivery": known.delivery}
-        fields = own | {"timeout_ms": known.timeout_ms} | fields
-    full_name = given if isinstance(given, str) else given.name
-    return NewJob(id=NO_ID, action=full_name, scope=str(scope), aging_ms=aging_ms, **fields)
+    scope = Scope.of(said.get("scope", SYSTEM))
+    fields = _fields(said, now_ms)
+    fields["workspace"] = place_of_jobs(scope, fields.get("workspace"))
+    declared = DEFAULTS if known is None else known.options.run
+    run = choose({name: fields.pop(name, None) for name in RUN_FIELDS}, declared)
+    return NewJob(
+        id=NO_ID,
+        action=name,
+        scope=str(scope),
+        aging_ms=aging_ms,
+        queue=run.queue,
+        retry=run.retry,
+        timeout_ms=run.timeout_ms,
+        delivery=run.delivery,
+        **fields,
+    )
 
 
 def encode(known: Action | None, name: str, given: object) -> str:
     """An input as JSON text: by the action's schema where it is known, else as plain JSON."""
+    check_json_bounds(f"input of {name}", given, MAX_INPUT_BYTES)
     text = known.encode(given) if known is not None else _plain_text(name, given)
     # A character has at most four bytes, so short texts need not be counted.
     if len(text) * 4 > MAX_INPUT_BYTES and (size := len(text.encode())) > MAX_INPUT_BYTES:
@@ -89,10 +134,6 @@ def _plain_text(name: str, given: object) -> str:
     if b"null" in encoded:
         encoded = msgspec.json.encode(plain(f"input of {name}", given))
     return encoded.decode()
-
-
-def _scope(given: object) -> Scope:
-    return given if isinstance(given, Scope) else Scope.parse(str(given))
 
 
 def _fields(said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -126,7 +167,9 @@ def _ms(what: str, span: object) -> int:
 def _metadata(facts: object) -> str:
     if not isinstance(facts, Mapping):
         raise InvalidInput(f"metadata is {shown(facts)}; pass a mapping")
-    encoded = msgspec.json.encode(plain("metadata", dict(facts)))
+    encoded = msgspec.json.encode(
+        plain("metadata", facts if isinstance(facts, dict) else dict(facts), MAX_METADATA_BYTES)
+    )
     if len(encoded) > MAX_METADATA_BYTES:
         raise InvalidInput(f"metadata has {len(encoded)} bytes; allowed: {MAX_METADATA_BYTES}")
     return encoded.decode()

@@ -52,8 +52,6 @@ class ClaimRequest:
     """Served in this order; priority orders inside a queue."""
     limit: int = 100
     """Jobs that may wait in the worker's buffer."""
-    careful_limit: int = 1
-    """Jobs whose claim is a start: no more than free slots. They come on top of `limit`."""
     lease_ms: int = 30_000
     actions: tuple[str, ...] | None = None
     """Only these, where given: a node leaves alone what it does not know."""
@@ -76,6 +74,15 @@ class Claims(NamedTuple):
     wake_at_ms: int | None
     """With no jobs: when the next one of the queues becomes due, or a lease of any ends."""
     now_ms: int
+
+
+class ProgressNote(NamedTuple):
+    """How far a running job is."""
+
+    job_id: JobId
+    fence: int
+    progress: str
+    """JSON text."""
 
 
 class Renewed(NamedTuple):
@@ -148,6 +155,27 @@ class WorkerInfo:
     started_at_ms: int = 0
     beat_at_ms: int = 0
     """Both times are the store's, whatever was passed in."""
+    actions: tuple[str, ...] | None = None
+    """Actions it has code for; None: a worker of an earlier release, which did not say."""
+
+
+class WaitingWork(NamedTuple):
+    """Queued jobs of one action in one queue, of those that were looked at."""
+
+    queue: str
+    action: str
+    jobs: int
+    oldest_run_at_ms: int
+    is_capped: bool
+    """The queue's line is longer than what was looked at."""
+
+
+class Line(NamedTuple):
+    """The head of every queue's line."""
+
+    now_ms: int
+    works: Sequence[WaitingWork]
+    """By queue and action."""
 
 
 class Lock(NamedTuple):
@@ -197,11 +225,18 @@ class JobStore(Protocol):
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         """Store how attempts ended; gives the ids whose fence was void, which stay as they are."""
 
+    async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
+        """Record that handlers are about to be called, and charge the attempts.
+
+        For jobs whose start mode is not AHEAD. A lease whose (id, fence) is void, or whose job was
+        asked to stop, is not started and is named in the answer. Repeating it changes nothing.
+        """
+
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
         """Give tokens back; somebody else's are left alone."""
 
-    async def note_progress(self, job_id: JobId, fence: int, progress: str) -> bool:
-        """Keep a JSON text beside a running job; False: the fence is void."""
+    async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
+        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
@@ -260,16 +295,26 @@ class JobStore(Protocol):
         """The tries of a job: the newest, oldest first."""
 
     async def set_queue(self, settings: QueueSettings) -> None:
-        """Store what is decided about a queue."""
+        """Store what is decided about a queue; ALL_QUEUES: about every queue.
+
+        While ALL_QUEUES is paused no claim takes a job, whatever its queue. Its limits do not
+        count.
+        """
 
     async def list_queues(self) -> list[QueueSettings]:
-        """Every queue somebody spoke about, by name."""
+        """Return the stored settings by name, ALL_QUEUES among them; see `queue_rules`."""
 
     async def beat(self, worker: WorkerInfo) -> None:
         """Register a worker, or say that it lives."""
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Workers by id."""
+
+    async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
+        """Count queued jobs by queue and action at the head of each line.
+
+        Of each of the first `limit` queues by name, the first `look` jobs are looked at.
+        """
 
     async def remove_worker(self, worker: WorkerId) -> None:
         """Take a worker off the list; absent is fine."""

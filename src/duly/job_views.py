@@ -12,7 +12,7 @@ from datetime import datetime
 
 from duly.events import Attempt, AttemptStatus, JobEvent
 from duly.job_store import Lock, QueueSettings, WorkerInfo
-from duly.jobs import Job, JobId, JobState, WorkerId
+from duly.jobs import Delivery, Job, JobId, JobState, WorkerId
 from duly.redaction import preview, scrub, secret_values
 from duly.retries import RetryPolicy
 from duly.triggers.instants import from_ms
@@ -34,7 +34,7 @@ class JobView:
     finished_at: datetime | None
     attempts: int
     max_attempts: int
-    is_careful: bool
+    delivery: Delivery
     retry: RetryPolicy
     timeout_ms: int
     worker: WorkerId | None
@@ -74,6 +74,9 @@ class AttemptView:
     ended_at: datetime | None
     status: AttemptStatus | None
     error: str | None
+    took_ms: int | None = None
+    """How long the handler ran; None: it runs, never began or was lost, or an older release ended
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def view_job(job: Job, extra: Collection[str] = ()) -> JobView:
         finished_at=_at(job.finished_at_ms),
         attempts=job.attempts,
         max_attempts=job.max_attempts,
-        is_careful=job.is_careful,
+        delivery=job.delivery,
         retry=job.retry,
         timeout_ms=job.timeout_ms,
         worker=job.worker,
@@ -188,6 +191,7 @@ def view_detail(
                 _at(attempt.ended_at_ms),
                 attempt.status,
                 _scrubbed(attempt.error, secrets),
+                attempt.took_ms,
             )
             for attempt in attempts
         ],

@@ -7,13 +7,14 @@ be stored, what a worker gets when it claims, and what anybody may read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Literal, NamedTuple, NewType
+from typing import Literal, NamedTuple, NewType, get_args
 
 import msgspec
 
-from duly.errors import InvalidInput
+from duly.durations import check_duration
+from duly.errors import InvalidInput, shown
 from duly.retries import RetryPolicy
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
@@ -30,6 +31,9 @@ schedule allows overlap.
 DEFAULT_QUEUE = "default"
 SYSTEM_WORKSPACE = "system"
 DEFAULT_RETRY = RetryPolicy()
+DEFAULT_TIMEOUT_MS = 300_000
+ALL_QUEUES = "*all*"
+"""In settings of queues: every queue. No queue may have this name."""
 
 MAX_INPUT_BYTES = 256 * 1024
 MAX_RESULT_BYTES = 64 * 1024
@@ -57,6 +61,19 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
     DEAD = "dead"
     DELETED = "deleted"
+
+
+class StartMode(IntEnum):
+    """How a job is started, and what its loss means (ADR 0027)."""
+
+    AHEAD = 0
+    """Its start is not recorded: a loss does not tell whether its handler had begun."""
+    RECORDED = 1
+    """It was lost once. Its start is recorded before its handler is called."""
+    ISOLATED = 2
+    """It was running when its worker died: it runs in a process of its own."""
+    ONCE = 3
+    """At most once: its start is recorded, and it is never started again."""
 
 
 _S = JobState
@@ -102,7 +119,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_at_ms: int | None = None
     """Not before; None: now."""
     retry: RetryPolicy = DEFAULT_RETRY
-    timeout_ms: int = 300_000
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
     delivery: Delivery = "at_least_once"
     key: str | None = None
     """Idempotency key: unique for (workspace, action)."""
@@ -119,11 +136,13 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """JSON text of facts that anybody may see."""
 
     def __post_init__(self) -> None:
-        for what in ("id", "action", "queue", "workspace", "scope"):
+        for what in ("id", "action", "workspace", "scope"):
             check_text(what, getattr(self, what))
+        check_queue(self.queue)
         for what in ("key", "correlation_id"):
             if getattr(self, what) is not None:
                 check_text(what, getattr(self, what))
+        _check_json_text("input", self.input)
         size = len(self.input) if self.input.isascii() else len(self.input.encode())
         if size > MAX_INPUT_BYTES:
             raise InvalidInput(
@@ -131,11 +150,22 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 "Store large things elsewhere and pass where they are"
             )
         _check_number("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
-        _check_number("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)
-        _check_number("aging_ms", self.aging_ms, 0, MAX_TIMEOUT_MS)
-        _check_number("key_ttl_ms", self.key_ttl_ms, 1, 366 * 86_400_000)
-        if self.run_at_ms is not None:
-            _check_number("run_at_ms", self.run_at_ms, STORED_FROM_MS, END_MS)
+        check_duration("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)
+        check_duration("aging_ms", self.aging_ms, 0, MAX_TIMEOUT_MS)
+        check_duration("key_ttl_ms", self.key_ttl_ms, 1, 366 * 86_400_000)
+        for what in ("run_at_ms", "nominal_ms"):
+            if getattr(self, what) is not None:
+                _check_number(what, getattr(self, what), STORED_FROM_MS, END_MS)
+        if self.schedule_id is not None:
+            check_text("schedule_id", self.schedule_id)
+        for what in ("metadata", "policies"):
+            if getattr(self, what) is not None:
+                _check_json_text(what, getattr(self, what))
+        _check_choice("delivery", self.delivery, get_args(Delivery))
+        _check_choice("turn", self.turn, (None, *get_args(Turn)))
+        _check_choice("in_line", self.in_line, (False, True))
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidInput(f"retry is {shown(self.retry)}; pass a RetryPolicy")
 
     @property
     def max_attempts(self) -> int:
@@ -143,9 +173,9 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return 1 if self.delivery == "at_most_once" else self.retry.attempts
 
     @property
-    def is_careful(self) -> bool:
-        """Whether a claim must be a start, charged at once."""
-        return self.delivery == "at_most_once"
+    def start_mode(self) -> StartMode:
+        """How it is started at first."""
+        return StartMode.ONCE if self.delivery == "at_most_once" else StartMode.AHEAD
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,10 +192,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     finished_at_ms: int | None
     attempts: int
-    """Tries that count: losses and releases from a buffer do not."""
+    """Tries that count: losses and releases before the handler was called do not."""
     max_attempts: int
-    is_careful: bool
-    """Every claim is a start and counts: at-most-once jobs, and jobs that were lost once."""
+    start_mode: StartMode
     fence: int
     """Claims so far; the number of the current or last attempt."""
     events: int
@@ -174,6 +203,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int
     worker: WorkerId | None
     lease_until_ms: int | None
+    unstarted: int | None
+    """The fence of a claim whose start has yet to be recorded."""
     cancel_asked: bool
     key: str | None
     schedule_id: str | None
@@ -189,6 +220,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     progress: str | None
     """JSON text: {"percent": 40, "message": "..."}."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """How often it may be started."""
+        return "at_most_once" if self.start_mode is StartMode.ONCE else "at_least_once"
 
 
 class Token(NamedTuple):
@@ -212,7 +248,7 @@ class LeasedJob(NamedTuple):
     attempts: int
     max_attempts: int
     careful: int
-    """1: this claim was charged, and the job must start now."""
+    """A StartMode. Not 0: the start has to be recorded before the handler is called."""
     fence: int
     retry: str
     timeout_ms: int
@@ -224,8 +260,16 @@ class LeasedJob(NamedTuple):
 
     @property
     def attempt(self) -> int:
-        """The number of this try among those that count."""
-        return self.attempts if self.careful else self.attempts + 1
+        """Return the number of this attempt, as events and lists of attempts have it.
+
+        Every claim has a new number: a job that may have begun before never shows the same one.
+        """
+        return self.fence
+
+    @property
+    def tries(self) -> int:
+        """Return how many tries count against `max_attempts`, this one included."""
+        return self.attempts + 1
 
 
 def place_of(priority: int, run_at_ms: int, aging_ms: int) -> int:
@@ -252,7 +296,20 @@ def retry_text(retry: RetryPolicy) -> str:
 def check_text(what: str, text: object) -> None:
     """Refuse what is not a short text."""
     if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or not is_storable(text):
-        raise InvalidInput(f"{what} is {str(text)[:60]!r}; allowed: text of 1 to {MAX_TEXT}")
+        raise InvalidInput(f"{what} is {shown(text)!a}; allowed: text of 1 to {MAX_TEXT}")
+
+
+def check_queue(queue: object) -> None:
+    """Refuse what cannot be the name of a queue."""
+    check_text("queue", queue)
+    assert isinstance(queue, str)
+    if queue.startswith("*"):
+        raise InvalidInput(
+            f"queue is {queue!r}; a name may not begin with '*', and there are no patterns: name "
+            "each queue. `duly queues pause --all` and admin.pause_all() pause every queue"
+        )
+    if not queue.isprintable():
+        raise InvalidInput(f"queue is {queue[:60]!r}; allowed: printable characters")
 
 
 def check_queues(queues: Sequence[str]) -> tuple[str, ...]:
@@ -262,7 +319,7 @@ def check_queues(queues: Sequence[str]) -> tuple[str, ...]:
     if not queues:
         raise InvalidInput("a worker needs at least one queue")
     for queue in queues:
-        check_text("queue", queue)
+        check_queue(queue)
     return tuple(queues)
 
 
@@ -273,6 +330,19 @@ def is_storable(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
+def _check_json_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} is {shown(text)}; it must be JSON text")
+    if not is_storable(text):
+        raise InvalidInput(f"{what} has a NUL character or half of a surrogate pair; escape it")
+
+
+def _check_choice(what: str, given: object, allowed: tuple[object, ...]) -> None:
+    if not any(given is each or (given == each and type(given) is str) for each in allowed):
+        names = ", ".join(map(str, allowed))
+        raise InvalidInput(f"{what} is {shown(given)}; allowed: {names}")
+
+
 def _check_number(what: str, number: object, least: int, most: int) -> None:
     if type(number) is not int or not least <= number <= most:
-        raise InvalidInput(f"{what} is {number!r}; allowed: {least} to {most}")
+        raise InvalidInput(f"{what} is {shown(number)}; allowed: {least} to {most}")

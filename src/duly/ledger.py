@@ -7,6 +7,7 @@ one row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -73,6 +74,29 @@ BACKFILLABLE = frozenset({_S.WITHDRAWN, _S.MISSED, _S.SKIPPED, _S.QUARANTINED})
 
 A time in quarantine did not run; whether it can now, the definition as it stands decides.
 """
+
+
+PAUSED_OUTCOME = "paused"
+"""Of a missed time that came during a pause: nobody expected it to run."""
+RAN = frozenset({_S.FIRED, _S.SUCCEEDED, _S.FAILED})
+"""States of a time that began to run."""
+LOST = frozenset({_S.MISSED, _S.SKIPPED})
+"""States of a time that was swallowed by misfire or overlap policy."""
+DECIDED = RAN | LOST | {_S.DENIED}
+RECENT_TIMES = 10
+"""So many of a schedule's last decided ledger rows say whether it keeps missing its times."""
+MIN_LOST = 3
+
+
+def outcome_of(state: OccurrenceState, reason: str | None) -> str:
+    """Return the label that figures go by: the state, with what a pause swallowed apart."""
+    return PAUSED_OUTCOME if state is _S.MISSED and reason == PAUSED_OUTCOME else state.value
+
+
+def keeps_missing(states: Sequence[OccurrenceState]) -> bool:
+    """Return whether at least three and at least half of these states are missed or skipped."""
+    lost = sum(state in LOST for state in states)
+    return lost >= MIN_LOST and 2 * lost >= len(states)
 
 
 def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:

@@ -16,6 +16,12 @@ from duly.schedules import ScheduleId
 
 MAX_SUMMARY = 100_000
 """Ledger rows that one summary counts, the newest."""
+MISSES_LOOK = 10_000
+"""Missed and skipped rows that find_missing() looks at, the newest."""
+MISSES_MS = 86_400_000
+"""How far back it looks."""
+MAX_CHANGES = 100_000
+"""Rows of counts that one read adds up."""
 MAX_LATENESS = 10_000
 """Occurrences whose lateness one answer gives, the newest."""
 
@@ -34,6 +40,38 @@ class Lateness(NamedTuple):
 
     fired_at_ms: int
     late_ms: int
+
+
+class OutcomeCount(NamedTuple):
+    """How many nominal times of a flow's schedules have an outcome."""
+
+    flow: str
+    outcome: str
+    """A ledger state, or `paused`: missed during a pause."""
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class OccurrenceCounts:
+    """The whole ledger, counted."""
+
+    counts: Sequence[OutcomeCount]
+    """By flow and outcome; none of nothing."""
+    is_whole: bool = True
+    """False: there was more to add up than one read may look at."""
+
+
+class MissingSchedule(NamedTuple):
+    """A schedule most of whose last times did not run."""
+
+    schedule_id: ScheduleId
+    flow: str
+    scope: str
+    name: str
+    looked_at: int
+    """Its last decided ledger rows, RECENT_TIMES at most."""
+    missed: int
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +101,20 @@ class LedgerStore(Protocol):
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int
     ) -> LedgerSummary:
         """Count what became of the times from one instant to before another."""
+
+    async def count_occurrences(self) -> OccurrenceCounts:
+        """Count the times of the whole ledger by flow and outcome.
+
+        The counts change in the transaction that changes the ledger, so at any time they are what
+        a count of all its rows would give. The cost is the number of flows, not of rows.
+        """
+
+    async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
+        """Return schedules with a next time that keep missing or skipping, by id.
+
+        Looked at are schedules with at least three missed or skipped rows among the newest 10,000
+        of the last 24 hours, the `limit` that have most of them. A pause is no miss.
+        """
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
         """How late schedules' jobs began, of the jobs that ended last, newest first.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
+from operator import itemgetter
 from typing import Any
 
 from duly.job_store import Claims, Enqueued, KeyTaken
@@ -17,7 +18,7 @@ from duly.outcomes import Finish
 from duly.plan_store import PlanReport
 from duly.store import Store
 
-_OF_A_PLAN = ("planned", "missed", "finished", "quarantined")
+_status_of: Callable[[Finish], str] = itemgetter(Finish._fields.index("status"))
 
 
 class Meters:
@@ -41,7 +42,7 @@ class Meters:
         }
         for name, note in notes.items():
             setattr(store, name, _counted(getattr(store, name), note))
-        for name in ("prune", "prune_ledger"):
+        for name in ("prune", "prune_ledger", "prune_schedules"):
             setattr(store, name, self._tried(getattr(store, name)))
         return store
 
@@ -68,19 +69,23 @@ class Meters:
         created = sum(isinstance(each, Enqueued) and each.created for each in answers)
         self.counts["enqueued"] += created
 
-    def _planned(self, report: PlanReport, *_: object) -> None:
+    def _planned(self, _report: PlanReport, *_: object) -> None:
+        # What became of the times is counted from the ledger: no report knows what a write plans,
+        # or what promotion decides.
         self.counts["plans"] += 1
-        for name in _OF_A_PLAN:
-            self.counts[name] += getattr(report, name)
 
     def _claimed(self, claims: Claims, *_: object) -> None:
         self.counts["claimed"] += len(claims.jobs)
 
     def _finished(self, refused: Sequence[JobId], finishes: Sequence[Finish]) -> None:
-        void = set(refused)
-        stored = [each for each in finishes if each.job_id not in void]
-        self.ended.update(each.status for each in stored)
-        self.counts["dead"] += sum(each.state is JobState.DEAD for each in stored)
+        stored = finishes
+        if refused:
+            void = set(refused)
+            stored = [each for each in finishes if each.job_id not in void]
+        ended = Counter(map(_status_of, stored))
+        self.ended.update(ended)
+        if ended["succeeded"] < len(stored):
+            self.counts["dead"] += sum(each.state is JobState.DEAD for each in stored)
         self.counts["refused"] += len(refused)
 
     def _swept(self, name: str, moved: int, *_: object) -> None:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from duly.errors import InvalidInput, InvalidTrigger
-from duly.schedules import HandOver, Policies, Schedule, ScheduleId
+from duly.schedules import HandOver, Policies, Schedule, ScheduleId, is_indexed
 from duly.triggers import Trigger, next_after_many, parse_trigger
 from duly.triggers.instants import END_MS, STORED_FROM_MS
-from duly.triggers.trigger import JSON_VERSION, MAX_SPREAD_MS
+from duly.triggers.trigger import JSON_VERSION, MAX_SPREAD_MS, NEWEST_VERSION
 
-TRIGGER_VERSION = JSON_VERSION
+TRIGGER_VERSION = NEWEST_VERSION
 """The newest trigger version this release can evaluate; newer rows are left to newer nodes."""
 MAX_MISSED = 10_000
 """Missed times are counted up to here; a count that reaches it means "at least"."""
@@ -28,7 +28,11 @@ MAX_MISSED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """The narrow hot row of one schedule that has a next time."""
+    """The narrow hot row of one schedule that has a next time.
+
+    A row that an application upserts itself, with its definition kept elsewhere, is claimed by
+    claim_due() alone: a planner that took it would find no definition.
+    """
 
     schedule_id: ScheduleId
     flow: str
@@ -39,11 +43,13 @@ class IndexRow:
     nominal_ms: int
     run_at_ms: int
     zone: str = "UTC"
-    hand_over: HandOver = "jobs"
+    hand_over: HandOver = "external"
+    """Who takes it when its time comes: a planner, a tick, or only who calls claim_due()."""
     priority: int = 0
     policies: str = "{}"
     runs_left: int | None = None
-    trigger_version: int = TRIGGER_VERSION
+    trigger_version: int = JSON_VERSION
+    """The oldest version that can say the trigger."""
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -162,12 +168,11 @@ def index_row(
     schedule: Schedule, after_ms: int, *, runs_left: int | None = None
 ) -> IndexRow | None:
     """The row of a schedule whose next time lies after an instant; None when it has no row."""
-    if schedule.state != "active":
-        return None
     definition = schedule.definition
     trigger = definition.trigger
-    # Due means run time, so a nominal time whose run time is still to come counts as next.
-    nominal = trigger.next_after_ms(max(0, after_ms - trigger.offset_ms))
+    if schedule.state != "active" or not is_indexed(definition):
+        return None
+    nominal = next_nominal_ms(trigger, after_ms)
     if nominal is None:
         return None
     return IndexRow(
@@ -183,7 +188,14 @@ def index_row(
         priority=definition.policies.priority,
         policies=policies_text(definition.policies),
         runs_left=definition.max_runs if runs_left is None else runs_left,
+        trigger_version=trigger.version,
     )
+
+
+def next_nominal_ms(trigger: Trigger, after_ms: int) -> int | None:
+    """Return the nominal time of the first run after an instant."""
+    # Due means run time, so a nominal time whose run time is still to come counts as next.
+    return trigger.next_after_ms(max(0, after_ms - trigger.offset_ms))
 
 
 def trigger_text(trigger: Trigger) -> str:

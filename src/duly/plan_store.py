@@ -9,10 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from duly.jobs import DEFAULT_QUEUE, DEFAULT_RETRY
 from duly.ledger import Occurrence, OccurrenceState
-from duly.retries import RetryPolicy
-from duly.schedules import Schedule, ScheduleId
+from duly.run_options import DEFAULTS, RunOptions, options_of
+from duly.schedules import Policies, Schedule, ScheduleId
 
 MAX_PLAN = 5_000
 NO_DEFINITION = "no definition is stored for it"
@@ -24,22 +23,17 @@ LEDGER_MS = 90 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class ActionDefaults:
-    """How the jobs of an action run where the schedule says nothing of its own."""
-
-    queue: str = DEFAULT_QUEUE
-    retry: RetryPolicy = DEFAULT_RETRY
-    timeout_ms: int = 300_000
-
-
-@dataclass(frozen=True, slots=True)
 class PlanSettings:
     """What every verb that makes jobs of schedules goes by; fixed when the store is opened."""
 
     look_ahead_ms: int = 60_000
     """A write whose next time comes so soon plans it in its own transaction."""
-    actions: Mapping[str, ActionDefaults] = field(default_factory=dict)
-    """By full name; an action that is not named has the defaults."""
+    actions: Mapping[str, RunOptions] = field(default_factory=dict)
+    """What the actions declare, by full name; an action that is not named has the defaults."""
+
+    def options(self, action: str, policies: Policies) -> RunOptions:
+        """Return the options of a schedule's jobs; `action` is the full name."""
+        return options_of(policies, self.actions.get(action, DEFAULTS))
 
 
 @dataclass(frozen=True, slots=True)

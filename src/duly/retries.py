@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from duly.durations import duration_text
 from duly.errors import InvalidInput
 
 Backoff = Literal["none", "fixed", "exponential"]
@@ -37,8 +38,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
                 raise InvalidInput(f"a delay is {delay!r}; allowed: whole milliseconds")
         if not 0 <= self.first_delay_ms <= self.longest_delay_ms <= MAX_DELAY_MS:
             raise InvalidInput(
-                f"delays of {self.first_delay_ms} to {self.longest_delay_ms} ms; allowed: from 0 "
-                f"up to {MAX_DELAY_MS}, the first not longer than the longest"
+                f"first_delay_ms is {duration_text(self.first_delay_ms)} and longest_delay_ms "
+                f"{duration_text(self.longest_delay_ms)}; allowed: 0 s to "
+                f"{duration_text(MAX_DELAY_MS)}, the first not longer than the longest"
             )
 
     def delay_ms(self, attempt: int, chance: float) -> int:

@@ -194,7 +194,7 @@ class ScheduleAdmin:
 
     async def run_now(self, which: Which, request_id: str | None = None) -> OccurrenceView:
         """Make one extra occurrence; the same request id gives the same one."""
-        found = await self._find(which)
+        found = self._startable(await self._find(which))
         made = await self._store.run_now(found.id, request_id or new_id("run_"))
         if made is None:
             raise self._unknown(found.id)
@@ -213,7 +213,7 @@ class ScheduleAdmin:
 
         Stopped in the middle, it may be begun again: what has its job is left alone.
         """
-        found = await self._find(which)
+        found = self._startable(await self._find(which))
         from_at, to_at = to_ms(since), to_ms(until)
         total = count_times(found.definition.trigger, from_at, to_at)
         progress = BackfillProgress(0, total, 0)
@@ -231,6 +231,16 @@ class ScheduleAdmin:
             if on_step is not None:
                 on_step(progress)
         return progress
+
+    def _startable(self, schedule: Schedule) -> Schedule:
+        """Refuse to make jobs of an action whose declared options are not known here."""
+        action = f"{schedule.flow}.{schedule.definition.action}"
+        if action not in self._actions:
+            raise InvalidInput(
+                f"action {action} is not known here, so its declared queue, retry, timeout and "
+                "delivery would not apply; ask the application that has it (--app MODULE:NAME)"
+            )
+        return schedule
 
     async def quarantined(self, limit: int = PAGE) -> list[Quarantined]:
         """Rows that cannot be evaluated, with their errors."""

@@ -21,6 +21,7 @@ from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
 from duly.occurrences import IndexRow
 from duly.redaction import preview, scrub, secret_values
+from duly.runs import known_runs, runs_left
 from duly.schedules import HandOver, Schedule, ScheduleId, ScheduleState
 from duly.scopes import Scope, check_flow
 from duly.store import ScheduleEvent, ScheduleKey
@@ -48,6 +49,7 @@ class ScheduleView:
     next_run_at: datetime | None
     runs_left: int | None
     max_runs: int | None
+    delete_after_completion: bool
     hand_over: HandOver
     policies: dict[str, Any]
     """Those that are not the defaults."""
@@ -155,8 +157,9 @@ def view_schedule(
         trigger=definition.trigger.to_json(),
         next_at=None if row is None else from_ms(row.nominal_ms),
         next_run_at=None if row is None else from_ms(row.run_at_ms),
-        runs_left=None if row is None else row.runs_left,
+        runs_left=_runs_left(schedule, row),
         max_runs=definition.max_runs,
+        delete_after_completion=definition.delete_after_completion,
         hand_over=definition.hand_over,
         policies=msgspec.to_builtins(definition.policies),
         description=scrub(definition.description, secrets),
@@ -201,6 +204,12 @@ def view_occurrence(row: Occurrence, secrets: Collection[str] = ()) -> Occurrenc
         ended_at=None if row.ended_at_ms is None else from_ms(row.ended_at_ms),
         late_ms=None if fired_at_ms is None else fired_at_ms - row.run_at_ms,
     )
+
+
+def _runs_left(schedule: Schedule, row: IndexRow | None) -> int | None:
+    """Return the runs left, also of a paused, external or finished schedule."""
+    had = known_runs(schedule, None if row is None else row.runs_left)
+    return runs_left(schedule.definition.max_runs, had)
 
 
 def _input(schedule: Schedule) -> str:

@@ -13,10 +13,12 @@ from typing import Any, Literal, NewType, get_args
 
 import msgspec
 
+from duly.durations import duration_text
 from duly.errors import InvalidInput
+from duly.json_bounds import check_json_bounds
 from duly.retries import RetryPolicy
-from duly.scopes import Scope, check_name, dispatch_id, workspace
-from duly.triggers import Every, Trigger, parse_trigger
+from duly.scopes import Scope, check_name, dispatch_id
+from duly.triggers import Every, LocalOnce, Once, Trigger, parse_trigger
 from duly.triggers.instants import from_ms, to_ms
 
 ScheduleId = NewType("ScheduleId", str)
@@ -24,7 +26,7 @@ HandOver = Literal["jobs", "http", "external"]
 Delivery = Literal["at_least_once", "at_most_once"]
 Overlap = Literal["skip", "allow", "buffer_one", "cancel_running"]
 MisfireKind = Literal["run_once", "skip", "catch_up"]
-ScheduleState = Literal["active", "paused", "finished", "quarantined", "external"]
+ScheduleState = Literal["active", "paused", "finished", "quarantined"]
 Origin = Literal["dynamic", "static"]
 """Who declares a schedule: somebody at run time, or the application's code."""
 
@@ -69,25 +71,32 @@ class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How the occurrences of a schedule are treated."""
+    """How the occurrences of a schedule are treated.
+
+    `delivery`, `retry` and `timeout_ms` are None unless the schedule sets them: then its action
+    decides, as `run_options` says.
+    """
 
     misfire: Misfire = Misfire()
     grace_ms: int = 60_000
     overlap: Overlap = "skip"
-    delivery: Delivery = "at_least_once"
+    delivery: Delivery | None = None
     priority: int = 0
-    retry: RetryPolicy = RetryPolicy()
-    timeout_ms: int = 300_000
+    retry: RetryPolicy | None = None
+    timeout_ms: int | None = None
     pause_after_failures: int | None = None
 
     def __post_init__(self) -> None:
         _is_a("misfire", self.misfire, Misfire)
-        _is_a("retry", self.retry, RetryPolicy)
+        if self.retry is not None:
+            _is_a("retry", self.retry, RetryPolicy)
         _one_of("overlap", self.overlap, Overlap)
-        _one_of("delivery", self.delivery, Delivery)
+        if self.delivery is not None:
+            _one_of("delivery", self.delivery, Delivery)
         _between("grace_ms", self.grace_ms, 0, MAX_DURATION_MS)
         _between("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
-        _between("timeout_ms", self.timeout_ms, 1, MAX_DURATION_MS)
+        if self.timeout_ms is not None:
+            _between("timeout_ms", self.timeout_ms, 1, MAX_DURATION_MS)
         if self.pause_after_failures is not None:
             _between("pause_after_failures", self.pause_after_failures, 1, 10_000)
 
@@ -114,17 +123,25 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     workspace: str | None = None
     """Where the jobs of a user's schedule count; None: with the user."""
     origin: Origin = "dynamic"
+    delete_after_completion: bool = False
+    """Delete the schedule once it has finished and its last occurrence has ended."""
     v: int = DEFINITION_VERSION
 
     def __post_init__(self) -> None:
         check_name("action", self.action)
         _is_a("trigger", self.trigger, Trigger)
         _is_a("enabled", self.enabled, bool)
+        _is_a("delete_after_completion", self.delete_after_completion, bool)
+        if self.delete_after_completion and self.origin == "static":
+            raise InvalidInput(
+                "delete_after_completion is True for a schedule that the code declares, which "
+                "would be created again at the next start; use a stored schedule"
+            )
         _is_a("policies", self.policies, Policies)
         _one_of("hand_over", self.hand_over, HandOver)
         _one_of("origin", self.origin, Origin)
         if self.workspace is not None:
-            workspace(self.workspace)
+            Scope("workspace", self.workspace)
         for what, text in (("description", self.description), ("note", self.note)):
             _is_a(what, text, str)
             if len(text) > MAX_WORDS:
@@ -173,6 +190,21 @@ def _decode_trigger(_type: type, value: object) -> Trigger:
 _DECODER = msgspec.json.Decoder(Definition, dec_hook=_decode_trigger)
 
 
+class _Started(msgspec.Struct):
+    action: str
+
+
+_STARTED = msgspec.json.Decoder(_Started)
+
+
+def action_in(body: str | None) -> str:
+    """Return the action of a stored definition; "" where there is none that can be read."""
+    try:
+        return "" if body is None else _STARTED.decode(body).action
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A stored definition: whose it is, what it says, and how it stands."""
@@ -188,6 +220,8 @@ class Schedule:
     updated_at_ms: int
     error: str | None = None
     """Why it is quarantined."""
+    runs_had: int | None = None
+    """Runs charged to `max_runs`; None: no limit, or stored by a release that did not count."""
 
     @property
     def key(self) -> str:
@@ -200,11 +234,13 @@ class Limits:
     """What an owner may ask for; the system may ask for anything but a large input."""
 
     schedules: int = 1_000
-    """Of one owner, in all flows together."""
+    """Of one owner, in all flows together; finished ones are not counted."""
     shortest_interval_ms: int = 60_000
     """Between two times of a trigger."""
     input_bytes: int = 262_144
     """Of a schedule's input as JSON."""
+    schedules_per_flow: int | None = None
+    """Of one owner in the flow of the schedule; finished ones are not counted. None: no limit."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -241,14 +277,83 @@ def clamp_interval_ms(definition: Definition, asked_ms: int) -> int:
 
 
 def state_of(definition: Definition) -> ScheduleState:
-    """The state that a definition alone decides."""
-    if definition.hand_over == "external":
-        return "external"
+    """Return the state that a definition alone decides, whatever its hand-over."""
     return "active" if definition.enabled else "paused"
 
 
+def first_after_ms(definition: Definition, set_at_ms: int) -> int:
+    """Return the instant after which the run times of a rule begin, by when the rule was set.
+
+    That is the moment it was set, or just before a one-time rule that came within its grace.
+    """
+    at_ms = _once_run_ms(definition.trigger)
+    if at_ms is None or not set_at_ms - definition.policies.grace_ms <= at_ms <= set_at_ms:
+        return set_at_ms
+    return at_ms - 1
+
+
+def _once_run_ms(trigger: Trigger) -> int | None:
+    """Return the run time of a one-time rule; None: it is another rule, or has no time."""
+    if not isinstance(trigger, Once | LocalOnce) or trigger.at is None:
+        return None
+    return to_ms(trigger.at) + trigger.offset_ms
+
+
+def _check_once(definition: Definition, now_ms: int) -> None:
+    """Refuse a one-time rule that can never run.
+
+    One that the code declares is accepted: the code still declares it when its time has passed.
+    """
+    trigger, grace_ms = definition.trigger, definition.policies.grace_ms
+    if definition.origin == "static" or not isinstance(trigger, Once | LocalOnce):
+        return
+    run_ms = _once_run_ms(trigger)
+    if run_ms is None:
+        local = trigger.local if isinstance(trigger, LocalOnce) else ""
+        raise InvalidInput(
+            f"at is {local}, which does not exist in {trigger.tz} because clocks change, and gap "
+            "is 'skip'; set another time, or gap 'next_valid' or 'shift'"
+        )
+    if run_ms < now_ms - grace_ms:
+        at = f"{from_ms(run_ms):%Y-%m-%d %H:%M:%S}Z"
+        raise InvalidInput(
+            f"at is {at}, in the past by more than the misfire grace of {duration_text(grace_ms)}; "
+            "set a later time, or a longer policies.grace_ms"
+        )
+
+
+def without_words(definition: Definition) -> Definition:
+    """Return the definition without what changes no occurrence, so that two can be compared."""
+    return msgspec.structs.replace(
+        definition, description="", note="", delete_after_completion=False
+    )
+
+
+def is_indexed(definition: Definition) -> bool:
+    """Return whether the schedule has an index row while it is active and has a next time.
+
+    An external schedule has none: an outside scheduler knows its times.
+    """
+    return definition.enabled and definition.hand_over != "external"
+
+
+def accepts_dispatch(state: ScheduleState, *, is_open: bool) -> bool:
+    """Return whether a dispatch of a schedule in this state may run.
+
+    `is_open` says that a tick holds the occurrence. The last occurrence of a finished schedule is
+    posted after its index row has ended, so such a dispatch is accepted.
+    """
+    return state == "active" or (state == "finished" and is_open)
+
+
 def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> None:
-    """Refuse what the owner may not ask for. The trigger is bound."""
+    """Refuse a new schedule that the owner may not ask for. The trigger is bound."""
+    _check_once(definition, at_ms)
+    _check_limits(definition, scope, limits, at_ms)
+
+
+def _check_limits(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> None:
+    check_json_bounds("input", definition.input, limits.input_bytes)
     try:
         size = len(msgspec.json.encode(definition.input))
     except _NO_JSON as error:
@@ -258,14 +363,15 @@ def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> N
     shortest = _shortest_gap_ms(definition.trigger, at_ms)
     if scope.kind != "system" and shortest < limits.shortest_interval_ms:
         raise InvalidInput(
-            f"{definition.trigger.words!r} fires every {shortest} ms; {scope.kind} schedules may "
-            f"fire every {limits.shortest_interval_ms} ms at most"
+            f"interval must be at least {duration_text(limits.shortest_interval_ms)} (limit for "
+            f"{scope.kind} schedules); {definition.trigger.words!r} fires every "
+            f"{duration_text(shortest)}"
         )
     bounds = definition.interval_bounds_ms
     if scope.kind != "system" and bounds and bounds[0] < limits.shortest_interval_ms:
         raise InvalidInput(
-            f"interval_bounds_ms begins at {bounds[0]} ms; {scope.kind} schedules may fire every "
-            f"{limits.shortest_interval_ms} ms at most"
+            f"interval_bounds_ms must begin at {duration_text(limits.shortest_interval_ms)} or "
+            f"more (limit for {scope.kind} schedules); it begins at {duration_text(bounds[0])}"
         )
     if definition.hand_over == "http" and shortest < 60_000:
         raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
@@ -286,8 +392,10 @@ def check_edit(definition: Definition, earlier: Schedule, limits: Limits, at_ms:
         hand_over=definition.hand_over,
         interval_bounds_ms=definition.interval_bounds_ms,
     )
+    if definition.trigger != old.trigger:
+        _check_once(definition, at_ms)
     if (definition.enabled and is_at_rest) or not asked.is_same(old):
-        check(definition, earlier.scope, limits, at_ms)
+        _check_limits(definition, earlier.scope, limits, at_ms)
 
 
 @lru_cache(maxsize=4_096)

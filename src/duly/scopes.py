@@ -48,6 +48,11 @@ class Scope:
         kind, _, owner = text.partition(":")
         return cls(cast(ScopeKind, kind), owner)
 
+    @classmethod
+    def of(cls, given: object) -> Scope:
+        """Return a scope as it is, or that of a stored form."""
+        return given if isinstance(given, Scope) else cls.parse(str(given))
+
     def __str__(self) -> str:
         return self.kind if self.kind == "system" else f"{self.kind}:{self.id}"
 
@@ -66,8 +71,39 @@ def user(user_id: str) -> Scope:
 
 
 def workspace(workspace_id: str) -> Scope:
-    """The scope of one workspace."""
-    return Scope("workspace", workspace_id)
+    """Return the scope of a workspace; InvalidInput for an id that is reserved."""
+    return Scope("workspace", check_workspace(workspace_id))
+
+
+_RESERVED = ("user:", "workspace:")
+
+
+def check_workspace(workspace_id: str) -> str:
+    """Refuse a workspace id that reads as the place of a user's or the system's jobs.
+
+    Jobs of a user without a workspace count in `user:<id>`, those of the system in `system`. A
+    workspace of that name would share their turns and idempotency keys. Stored ones stay readable:
+    this is asked where a name comes in, and not where one is read.
+    """
+    if workspace_id == "system" or str(workspace_id).startswith(_RESERVED):
+        raise InvalidInput(
+            f"workspace {workspace_id!r} is reserved: it may not be 'system' nor begin with "
+            "'user:' or 'workspace:'; pass the id of a workspace, such as 'acme'"
+        )
+    return workspace_id
+
+
+def check_new_owner(scope: Scope) -> Scope:
+    """Refuse to give anything new to a workspace whose id is reserved."""
+    if scope.kind == "workspace":
+        check_workspace(scope.id)
+    return scope
+
+
+def place_of_jobs(scope: Scope, named: str | None = None) -> str:
+    """Return the workspace of an owner's new jobs: the one that is named, else the owner's own."""
+    own = workspace_of(check_new_owner(scope))
+    return own if named in (None, own) else check_workspace(named)
 
 
 def workspace_of(scope: Scope) -> str:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 from duly.errors import InvalidInput
 
 Zones = Literal["any", "utc"]
+N = TypeVar("N", int, float)
+D = TypeVar("D")
 THIS_MACHINE = ("127.0.0.1", "::1")
+HEADER_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 5
+BODY_TIMEOUT_S = 30.0
+MAX_TIMEOUT_S = 3_600
+MAX_CONNECTIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,18 @@ class Settings:
     """DULY_TRUSTED_PROXIES: whose word is taken for who calls and whether by HTTPS
     (`X-Forwarded-For`, `X-Forwarded-Proto`): addresses or networks, by commas."""
 
+    max_connections: int | None = None
+    """DULY_MAX_CONNECTIONS: HTTP connections of `duly run` and `duly serve` at a time; further
+    ones are answered 503. Empty: half of the file descriptors that are not reserved, from 8 to
+    1,000."""
+    header_timeout_s: float = HEADER_TIMEOUT_S
+    """DULY_HEADER_TIMEOUT_S: seconds a client may take to send the headers of a request."""
+    idle_timeout_s: int = IDLE_TIMEOUT_S
+    """DULY_IDLE_TIMEOUT_S: whole seconds a connection may stay open between two requests."""
+    body_timeout_s: float = BODY_TIMEOUT_S
+    """DULY_BODY_TIMEOUT_S: seconds a client may take to send the body of a request (then 408),
+    and seconds it may read nothing of an answer that waits for it."""
+
     dispatch_secrets: tuple[str, ...] = field(default=(), repr=False)
     """Who holds one may dispatch and tick; the first is the one a tick sends."""
     base_url: str = ""
@@ -51,6 +70,7 @@ class Settings:
                 "`openssl rand -base64 32`, or leave the variable away to stay closed"
             )
 
+        self._check_limits()
         for each in self.trusted_proxies:
             try:
                 ipaddress.ip_network(each)
@@ -59,6 +79,14 @@ class Settings:
                     f"trusted_proxies (DULY_TRUSTED_PROXIES) has {each!r}; allowed: addresses and "
                     "networks, such as 10.1.2.3 or 10.0.0.0/8"
                 ) from None
+
+    def _check_limits(self) -> None:
+        """Refuse limits of connections that are out of range."""
+        if self.max_connections is not None:
+            _check_range("max_connections", self.max_connections, 1, MAX_CONNECTIONS)
+        _check_range("header_timeout_s", self.header_timeout_s, 0.1, MAX_TIMEOUT_S)
+        _check_range("idle_timeout_s", self.idle_timeout_s, 1, MAX_TIMEOUT_S)
+        _check_range("body_timeout_s", self.body_timeout_s, 0.1, MAX_TIMEOUT_S)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -75,8 +103,30 @@ class Settings:
             session_secret=found.get("DULY_SESSION_SECRET", ""),
             metrics_token=found.get("DULY_METRICS_TOKEN", ""),
             trusted_proxies=THIS_MACHINE if proxies is None else _listed(proxies),
+            max_connections=_number(found, "DULY_MAX_CONNECTIONS", int, None),
+            header_timeout_s=_number(found, "DULY_HEADER_TIMEOUT_S", float, HEADER_TIMEOUT_S),
+            idle_timeout_s=_number(found, "DULY_IDLE_TIMEOUT_S", int, IDLE_TIMEOUT_S),
+            body_timeout_s=_number(found, "DULY_BODY_TIMEOUT_S", float, BODY_TIMEOUT_S),
         )
 
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(","))))
+
+
+def _number(found: Mapping[str, str], variable: str, kind: Callable[[str], N], default: D) -> N | D:
+    """Return the number of a variable; absent or empty: the default."""
+    text = found.get(variable, "").strip()
+    if not text:
+        return default
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise InvalidInput(f"{variable} is {text!r}; write {what}, or omit it") from None
+
+
+def _check_range(name: str, value: object, least: float, most: float) -> None:
+    if not isinstance(value, int | float) or not least <= value <= most:
+        allowed = f"from {least:,} to {most:,}"
+        raise InvalidInput(f"{name} (DULY_{name.upper()}) is {value!r}; allowed: {allowed}")

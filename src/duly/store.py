@@ -20,6 +20,7 @@ from duly.plan_store import PlanStore
 from duly.schedules import (
     DEFAULT_LIMITS,
     Definition,
+    HandOver,
     Limits,
     Schedule,
     ScheduleId,
@@ -30,6 +31,8 @@ from duly.upkeep_store import UpkeepStore
 CLAIM_LIMIT = 100
 MAX_CLAIM = 10_000
 MAX_PAGE = 1_000
+MAX_WRITES = 10_000
+"""Schedules that one call may write."""
 
 ABSENT = 0
 """As an expected version: the thing must not exist yet."""
@@ -96,7 +99,9 @@ class Refused:
 
     reason: Literal["stale", "exists", "absent", "full"]
     version: int
-    """The version found (0: none); with "full", how many the scope holds."""
+    """The version found (0: none); with "full", how many are counted against the limit."""
+    limit: Literal["schedules", "schedules_per_flow"] = "schedules"
+    """With "full" of a schedule: which of its Limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class ScheduleFilter:
     scope: str | None = None
     state: ScheduleState | None = None
     name_prefix: str = ""
+    hand_over: HandOver | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +195,24 @@ class IndexHealth:
     """Facts that tell a silent scheduler from an idle one."""
 
     active: int
-    """Schedules that have a next time."""
+    """Active schedules that Duly hands over itself, so that each needs an index row."""
     rows: int
     """Index rows that have a next time."""
     missing: int
     """Schedules that have a next time but no row."""
     quarantined: int
     due: int
-    """Rows whose run time has come."""
+    """Rows whose run time has come and that a planner is to take."""
     oldest_due_ms: int | None
     is_whole: bool = True
-    """Everything was counted; else `active`, `rows` and `missing` are of what was seen so far."""
+    """Everything was counted; else `active`, `rows`, `missing` and `external` are of what was seen
+    so far."""
+    external: int = 0
+    """Active schedules of hand-over `external`, which need no index row."""
+
+    posts_due: int = 0
+    """Rows whose run time has come and that a tick is to post."""
+    oldest_post_ms: int | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -285,8 +298,9 @@ class Store(
     ) -> list[Schedule]:
         """One page of schedules of all scopes by flow, name and scope, after a key.
 
-        Every page reads an index in its order, however much is stored; only inside one scope are
-        schedules of another state passed over.
+        Every page reads an index in its order, however much is stored. Passed over are, inside one
+        scope, schedules of another state or hand-over; of a hand-over, schedules of another state;
+        and where schedules of hand-over `jobs` are asked for, the others.
         """
 
     async def find_rows(self, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:

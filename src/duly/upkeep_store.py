@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from duly.durations import duration_shown, duration_text
 from duly.errors import InvalidInput
+from duly.glass_store import MAX_SESSION_S, SIGN_OUT
 from duly.plan_store import LEDGER_MS
 from duly.schedules import ScheduleId
 from duly.scopes import Scope, workspace_of
@@ -100,15 +102,31 @@ class LedgerRetention:
     """Facts about schedules."""
     audit_ms: int = 400 * DAY_MS
     """Who did what: over a year, so that a yearly review finds the last one."""
+    finished_ms: int | None = 30 * DAY_MS
+    """Schedules that have finished; None: until somebody deletes them."""
 
     def __post_init__(self) -> None:
         for what, least in (
             ("ledger_ms", LEDGER_MS),
             ("events_ms", DAY_MS),
             ("audit_ms", DAY_MS),
+            ("finished_ms", DAY_MS),
         ):
+            if what == "finished_ms" and self.finished_ms is None:
+                continue
             if type(found := getattr(self, what)) is not int or found < least:
-                raise InvalidInput(f"{what} is {found!r}; allowed: whole numbers from {least} on")
+                raise InvalidInput(
+                    f"{what} is {duration_shown(found)}; allowed: {duration_text(least)} or more, "
+                    "in whole milliseconds"
+                )
+
+    def is_audit_over(self, action: str, at_ms: int, now_ms: int) -> bool:
+        """Return whether an audit entry was kept long enough.
+
+        A sign-out is kept as long as its session could last, since it is what ends the session.
+        """
+        kept_ms = max(self.audit_ms, MAX_SESSION_S * 1000) if action == SIGN_OUT else self.audit_ms
+        return at_ms < now_ms - kept_ms
 
 
 class LedgerPruned(NamedTuple):
@@ -119,6 +137,14 @@ class LedgerPruned(NamedTuple):
     cursor: str | None
     """Where to go on; None: everything was looked at."""
     audit: int = 0
+
+
+class SchedulesPruned(NamedTuple):
+    """The schedules that prune_schedules() removed."""
+
+    schedules: int
+    cursor: str | None
+    """Where to go on; None: everything was looked at."""
 
 
 class ZoneMove(NamedTuple):
@@ -170,6 +196,22 @@ class UpkeepStore(Protocol):
 
         Never, of a schedule that exists: its newest occurrence, one at or after its next time,
         any while it counts its runs, nor its newest fact of each kind or change of rule.
+        """
+
+    async def fold_counts(self, limit: int = 10_000) -> int:
+        """Add up what count_occurrences() reads, `limit` rows at most; gives the rows saved.
+
+        0 where there is little to save: nothing is written then.
+        """
+
+    async def prune_schedules(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> SchedulesPruned:
+        """Delete finished schedules: those kept long enough, and those that are to be deleted then.
+
+        One step looks at `limit` of them. Left alone are schedules with a job or a dispatch that
+        has not ended, and those that the code declares. An event `deleted` tells of each; its
+        ledger stays for its own retention.
         """
 
     async def zone_rules(self) -> str | None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_pla
 
 from duly.server.gate import COOKIE
 from tests.browser.site import Site, serving
+from tests.missing import missing_tool
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -34,7 +35,7 @@ def browser() -> Iterator[Browser]:
     """One browser for all tests."""
     where = shutil.which("chromium")
     if where is None:
-        pytest.skip(NO_BROWSER)
+        missing_tool(NO_BROWSER)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=where, args=ARGUMENTS)
         yield browser

@@ -29,7 +29,7 @@ from duly import (
     weekly,
     workspace,
 )
-from duly.job_store import ClaimRequest, WorkerInfo
+from duly.job_store import ClaimRequest, ProgressNote, WorkerInfo
 from duly.jobs import LeasedJob, WorkerId
 from duly.outcomes import Failed, Outcome, Succeeded, decide
 from duly.plan_store import PlanRequest
@@ -39,6 +39,7 @@ from duly.triggers.instants import from_ms
 
 T = TypeVar("T")
 SECRET = "sk-live-4711-secret-of-ada"  # noqa: S105
+SECRET_PARTS = ("sk-live", "4711-secret", "secret-of-ada")
 """Stands in inputs, errors, results and progress; no page may ever show it."""
 QUEUES = ("default", "mail", "reports")
 WORKERS = (WorkerId("worker_019a1c7e4f20"), WorkerId("worker_019a1c7e51b8"))
@@ -174,7 +175,7 @@ async def _work(app: Duly, clock: ManualClock, chance: random.Random) -> None:
     await store.plan_occurrences(PlanRequest(limit=500))
     await store.promote_due()
     clock.advance(milliseconds=chance.choice((20, 60, 90, 140, 300, 900)))
-    request = ClaimRequest(worker=WORKERS[0], queues=QUEUES, limit=200, careful_limit=50)
+    request = ClaimRequest(worker=WORKERS[0], queues=QUEUES, limit=250)
     claims = await store.claim_jobs(request)
     if claims.jobs:
         await store.finish([decide(job, _outcome(job, chance)) for job in claims.jobs])
@@ -214,6 +215,7 @@ async def _leave_things_open(app: Duly) -> None:
     broken, *running = claims.jobs
     await store.finish([decide(broken, Failed(f"ValueError: bad key {SECRET}", is_final=True))])
     for job in running:
-        await store.note_progress(job.id, job.fence, '{"percent": 40, "message": "480 of 1,200"}')
+        progress = '{"percent": 40, "message": "480 of 1,200"}'
+        await store.note_progress([ProgressNote(job.id, job.fence, progress)])
     await store.acquire_lock("nightly-export", "worker_019a1c7e4f20", 600_000)
     await app.admin.pause("bulk", "the provider asked us to wait", by="ada")

@@ -7,12 +7,15 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from duly.job_store import JobFilter
 from duly.jobs import JobState
 from tests.browser.sample import run
 from tests.browser.site import PASSWORD, VIEWER_PASSWORD, Site
+
+pytestmark = pytest.mark.extended
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 

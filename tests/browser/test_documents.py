@@ -16,6 +16,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.test_every_page import grave
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).parents[2]
 PAGES = ("start.html", "reference/settings.html", "404.html")
 

@@ -10,10 +10,8 @@ from duly.dispatch_store import (
     DispatchAnswer,
     DispatchClaim,
     Dispatching,
-    Duplicate,
     Fire,
-    Fired,
-    Overlapped,
+    FireAnswer,
 )
 from duly.ledger import Occurrence, OccurrenceState
 from duly.store import Refused, ScheduleEvent, ScheduleWrite, ScheduleWritten
@@ -218,7 +216,7 @@ class BrokenEdits(MemoryStore):
 class BrokenEndpoints(MemoryStore):
     """Base of those that spoil what a fire is asked, or what it leaves."""
 
-    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+    async def fire(self, request: Fire) -> FireAnswer:
         answer = await super().fire(self.ask(request))
         self.spoil(request, answer)
         return answer
@@ -226,7 +224,7 @@ class BrokenEndpoints(MemoryStore):
     def ask(self, request: Fire) -> Fire:
         return request
 
-    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+    def spoil(self, request: Fire, answer: FireAnswer) -> None:
         """Change what was written."""
 
     def free(self, *taken: OccurrenceState) -> None:
@@ -275,13 +273,13 @@ class NeverFiresTheWithdrawn(BrokenEndpoints):
 
 
 class LeavesItToTheWorkerToFire(BrokenEndpoints):
-    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+    def spoil(self, request: Fire, answer: FireAnswer) -> None:
         del request, answer
         self.rewrite(S.FIRED, S.PLANNED)
 
 
 class LetsTicksPostWhatWasFired(BrokenEndpoints):
-    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+    async def fire(self, request: Fire) -> FireAnswer:
         posts = dict(self._tables.posts)
         answer = await super().fire(request)
         self._tables.posts = posts
@@ -289,7 +287,7 @@ class LetsTicksPostWhatWasFired(BrokenEndpoints):
 
 
 class LooksFirstAndActsLater(MemoryStore):
-    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+    async def fire(self, request: Fire) -> FireAnswer:
         seen = dict(self._tables.ledger)
         await asyncio.sleep(0)
         self._tables.ledger = seen
@@ -311,7 +309,7 @@ class KeepsKeysApartByInput(BrokenEndpoints):
 class TakesKeysAnyway(BrokenEndpoints):
     """Answers without a job keep the key."""
 
-    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+    def spoil(self, request: Fire, answer: FireAnswer) -> None:
         del answer
         job = request.job
         if job.key is not None:
@@ -324,8 +322,34 @@ class RunsAllAtOnce(BrokenEndpoints):
         return replace(request, job=msgspec.structs.replace(request.job, turn=None))
 
 
+class FiresPausedExternal(BrokenEndpoints):
+    """Takes every external schedule for an active one."""
+
+    async def fire(self, request: Fire) -> FireAnswer:
+        documents = dict(self._tables.documents)
+        for key, stored in documents.items():
+            if '"hand_over":"external"' in stored.document.body:
+                self._tables.documents[key] = replace(stored, state="active")
+        answer = await super().fire(request)
+        self._tables.documents = documents
+        return answer
+
+
+class FiresFinished(BrokenEndpoints):
+    async def fire(self, request: Fire) -> FireAnswer:
+        for key, stored in self._tables.documents.items():
+            if stored.state == "finished":
+                self._tables.documents[key] = replace(stored, state="active")
+        return await super().fire(request)
+
+
+class FiresDeleted(BrokenEndpoints):
+    def ask(self, request: Fire) -> Fire:
+        return replace(request, is_stored=False)
+
+
 class SkipsSilently(BrokenEndpoints):
-    def spoil(self, request: Fire, answer: Fired | Duplicate | Overlapped) -> None:
+    def spoil(self, request: Fire, answer: FireAnswer) -> None:
         del request, answer
         self.free(S.SKIPPED)
 
@@ -373,5 +397,9 @@ BROKEN_DISPATCHES: list[tuple[type[MemoryStore], type[StoreConformance], str]] =
         (TakesKeysAnyway, "test_skipped_takes_no_key"),
         (RunsAllAtOnce, "test_skip_beside_a_running_one"),
         (SkipsSilently, "test_skip_beside_a_running_one"),
+        (FiresPausedExternal, "test_paused_schedule_accepts_no_dispatch"),
+        (FiresPausedExternal, "test_pause_and_dispatch_at_once"),
+        (FiresFinished, "test_finished_schedule_accepts_no_dispatch"),
+        (FiresDeleted, "test_deleted_schedule_accepts_no_dispatch"),
     )
 ]

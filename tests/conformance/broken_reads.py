@@ -1,12 +1,19 @@
 """Memory stores that are broken in one way each, about reading; and the case that notices it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from duly.job_store import Lock
-from duly.ledger import Occurrence, OccurrenceState
-from duly.ledger_store import Lateness, LedgerSummary
+from duly.ledger import Occurrence, OccurrenceState, outcome_of
+from duly.ledger_store import (
+    Lateness,
+    LedgerSummary,
+    MissingSchedule,
+    OccurrenceCounts,
+    OutcomeCount,
+)
 from duly.occurrences import IndexRow
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
@@ -154,6 +161,29 @@ class ForgetsTheDead(MemoryStore):
         return [each for each in found if each.fired_at_ms not in gone]
 
 
+class CountsLedgerRows(MemoryStore):
+    """A run of missed times counts as one."""
+
+    async def count_occurrences(self) -> OccurrenceCounts:
+        rows = [entry.occurrence for entry in self._tables.ledger.values()]
+        counts = Counter((row.flow, outcome_of(row.state, row.reason)) for row in rows)
+        return OccurrenceCounts([OutcomeCount(*key, n) for key, n in sorted(counts.items())])
+
+
+class CountsPausesAsMisses(MemoryStore):
+    async def count_occurrences(self) -> OccurrenceCounts:
+        found = await super().count_occurrences()
+        counts = Counter[tuple[str, str]]()
+        for flow, outcome, times in found.counts:
+            counts[flow, "missed" if outcome == "paused" else outcome] += times
+        return OccurrenceCounts([OutcomeCount(*key, n) for key, n in sorted(counts.items())])
+
+
+class OverlooksWhoKeepsSkipping(MemoryStore):
+    async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
+        return [each for each in await super().find_missing(limit) if each.missed]
+
+
 class ListsFreeLocks(MemoryStore):
     async def list_locks(self, name: str | None = None, **words: Any) -> list[Lock]:
         found = await super().list_locks(name, **words)
@@ -184,6 +214,9 @@ _LEDGER = (
     (CountsExtrasAsTimes, "test_summary_tells_extras_and_pauses_apart"),
     (CountsTheEndIn, "test_summary_leaves_out_what_is_outside"),
     (MeasuresFromTheNominalTime, "test_lateness_of_what_ended_last"),
+    (CountsLedgerRows, "test_counts_of_the_ledger_are_its_rows"),
+    (CountsPausesAsMisses, "test_what_a_pause_swallowed_is_counted_apart"),
+    (OverlooksWhoKeepsSkipping, "test_schedules_that_keep_skipping_are_found"),
     (ForgetsTheDead, "test_lateness_of_what_ended_last"),
 )
 

@@ -22,7 +22,12 @@ class Emptied:
         ).fetchall()
         deletes = [sql.SQL("DELETE FROM {};").format(sql.Identifier(name)) for (name,) in names]
         self._statements = sql.SQL("").join(
-            [*deletes, sql.SQL("UPDATE duly_schema SET tz_version = NULL")]
+            # Removing from the ledger leaves counts behind, which cancel out.
+            [
+                *deletes,
+                sql.SQL("DELETE FROM duly_ledger_counts;"),
+                sql.SQL("UPDATE duly_schema SET tz_version = NULL"),
+            ]
         )
 
     def empty(self) -> str:

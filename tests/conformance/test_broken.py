@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from duly import schedules
 from duly.occurrences import Claimed, IndexRow, index_row, trigger_of
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
@@ -25,19 +26,26 @@ from duly.store import (
     Written,
 )
 from duly.stores import MemoryStore
+from duly.stores.memory import schedules as memory_schedules
+from duly.stores.memory.tables import schedule_key
 from duly.testing import ManualClock
 from duly.testing.conformance import (
     DocumentConformance,
     IndexConformance,
     ScheduleConformance,
     StoreConformance,
+    StoreIndexConformance,
 )
 from duly.testing.conformance.suite import START
+from tests.conformance.broken_arguments import BROKEN_ARGUMENTS
 from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
+from tests.conformance.broken_finished import BROKEN_FINISHED
 from tests.conformance.broken_glass import BROKEN_GLASS
 from tests.conformance.broken_jobs import BROKEN_JOBS
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_reads import BROKEN_READS
+from tests.conformance.broken_runs import BROKEN_RUNS
+from tests.conformance.broken_starts import BROKEN_STARTS
 from tests.conformance.broken_turns import BROKEN_TURNS
 from tests.conformance.broken_upkeep import BROKEN_UPKEEP
 
@@ -286,8 +294,38 @@ class MendsFromNowOn(MemoryStore):
 
 class MendsWhatIsNotItsOwn(MemoryStore):
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
-        every = {key.flow for key in self._tables.rows}
-        return await super().reconcile(sorted(every) if flows is None else flows)
+        report = await super().reconcile(flows)
+        stored = {schedule_key(each).flow for each in self._tables.schedules()}
+        for key in [key for key in self._tables.rows if key.flow not in stored]:
+            self._tables.drop_row(key)
+        return report
+
+
+class RemovesRowsOfCallers(MemoryStore):
+    async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
+        report = await super().reconcile(flows)
+        stored = {schedule_key(each) for each in self._tables.schedules()}
+        for key in [key for key in self._tables.rows if key not in stored]:
+            self._tables.drop_row(key)
+        return report
+
+
+class RefusesNoPastOnce(MemoryStore):
+    async def put_schedules(
+        self, writes: Sequence[ScheduleWrite]
+    ) -> list[ScheduleWritten | Refused]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(schedules, "_check_once", lambda *_: None)
+            return await super().put_schedules(writes)
+
+
+class LosesRecentOnce(MemoryStore):
+    async def put_schedules(
+        self, writes: Sequence[ScheduleWrite]
+    ) -> list[ScheduleWritten | Refused]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memory_schedules, "first_after_ms", lambda _, now_ms: now_ms)
+            return await super().put_schedules(writes)
 
 
 class AlwaysFeelsWell(MemoryStore):
@@ -301,8 +339,8 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (AnswersWithTheNextTime, IndexConformance, "test_claims_tell_what_fired"),
     (AdvancesByOneStep, IndexConformance, "test_caller_ahead_of_the_store_claims_once"),
     (HidesWhatWasMissed, IndexConformance, "test_missed_times_are_counted"),
-    (LeavesBadRowsDue, IndexConformance, "test_only_bad_rows_give_nothing"),
-    (DropsBadRows, IndexConformance, "test_bad_row_is_set_apart_and_good_row_fires"),
+    (LeavesBadRowsDue, StoreIndexConformance, "test_bad_row_is_kept_with_its_error"),
+    (DropsBadRows, StoreIndexConformance, "test_bad_row_is_kept_with_its_error"),
     (IgnoresLimits, IndexConformance, "test_limit_is_a_hundred_unless_told"),
     (DueIsExclusive, IndexConformance, "test_due_is_inclusive"),
     (IgnoresTheCallersTime, IndexConformance, "test_caller_behind_the_store_claims_nothing_new"),
@@ -333,13 +371,20 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (MendsNothing, ScheduleConformance, "test_missing_rows_come_back"),
     (MendsFromNowOn, ScheduleConformance, "test_emptied_index_is_rebuilt_the_same"),
     (MendsWhatIsNotItsOwn, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
+    (RemovesRowsOfCallers, ScheduleConformance, "test_rows_of_callers_are_left_alone"),
+    (RefusesNoPastOnce, ScheduleConformance, "test_a_once_beyond_its_grace_is_refused"),
+    (LosesRecentOnce, ScheduleConformance, "test_a_once_within_its_grace_runs"),
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
+    *BROKEN_ARGUMENTS,
     *BROKEN_GLASS,
     *BROKEN_JOBS,
+    *BROKEN_STARTS,
     *BROKEN_PLANNING,
     *BROKEN_READS,
     *BROKEN_TURNS,
+    *BROKEN_RUNS,
     *BROKEN_DISPATCHES,
+    *BROKEN_FINISHED,
     *BROKEN_UPKEEP,
 ]
 
@@ -360,6 +405,7 @@ def run_case(suite: type[StoreConformance], name: str, backend: type[MemoryStore
         case(instance, **{each: fixtures[each] for each in wanted})
 
 
+@pytest.mark.planted("stores")
 @pytest.mark.parametrize(
     ("backend", "suite", "name"), BROKEN, ids=[each.__name__ for each, *_ in BROKEN]
 )

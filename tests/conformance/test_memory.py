@@ -6,6 +6,7 @@ from duly.errors import InvalidInput
 from duly.store import Store
 from duly.stores import MemoryStore
 from duly.testing.conformance import (
+    ArgumentConformance,
     DispatchConformance,
     DispatchProcessConformance,
     DocumentConformance,
@@ -22,6 +23,7 @@ from duly.testing.conformance import (
     ProcessConformance,
     ScheduleConformance,
     StoreConformance,
+    StoreIndexConformance,
     TransactionConformance,
     UpkeepConformance,
 )
@@ -33,7 +35,15 @@ class MemoryBackend(StoreConformance):
         return MemoryStore
 
 
+class TestArguments(MemoryBackend, ArgumentConformance):
+    pass
+
+
 class TestIndex(MemoryBackend, IndexConformance):
+    pass
+
+
+class TestIndexRows(MemoryBackend, StoreIndexConformance):
     pass
 
 

@@ -15,6 +15,8 @@ from duly.testing.conformance.workers import WorkerCases
 from tests.conformance.emptied import Emptied
 from tests.conformance.test_postgres import PostgresBackend
 
+pytestmark = pytest.mark.extended
+
 _OFF = ("hashjoin", "mergejoin", "hashagg", "sort", "material", "memoize")
 
 

@@ -20,10 +20,14 @@ from duly.testing.conformance import (
     LockConformance,
     OpenStore,
     StoreConformance,
+    StoreIndexConformance,
 )
 from duly.testing.conformance.job_samples import a_job
 from tests.conformance.emptied import Emptied
+from tests.missing import missing_tool
 from tests.pgbouncer import NO_POOLER, find_pooler, pooled_url
+
+pytestmark = pytest.mark.extended
 
 HEARD_S = 20.0
 
@@ -33,7 +37,7 @@ def behind_url(emptied: Emptied) -> Iterator[str]:
     """The same database through a pooler."""
     program = find_pooler()
     if program is None:
-        pytest.skip(NO_POOLER)
+        missing_tool(NO_POOLER)
     with pooled_url(emptied.url, program) as url:
         yield url
 
@@ -55,6 +59,10 @@ class PooledBackend(StoreConformance):
 
 
 class TestIndex(PooledBackend, IndexConformance):
+    pass
+
+
+class TestIndexRows(PooledBackend, StoreIndexConformance):
     pass
 
 

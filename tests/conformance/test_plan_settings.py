@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from duly.dispatch_store import DispatchAnswer, DispatchClaim
 from duly.jobs import Job
-from duly.plan_store import ActionDefaults, PlanSettings
+from duly.ledger import OccurrenceState
+from duly.plan_store import Backfill, PlanSettings
 from duly.retries import RetryPolicy
+from duly.run_options import RunOptions
 from duly.schedules import Policies, ScheduleId
 from duly.store import Store
 from duly.stores import open_store
@@ -17,7 +20,7 @@ from duly.testing.conformance.plan_samples import jobs_of, only_occurrence, plan
 from duly.testing.conformance.samples import MINUTE_MS, a_definition, a_write, put
 from duly.testing.conformance.suite import START
 
-SLOW = ActionDefaults(queue="slow", retry=RetryPolicy(attempts=7), timeout_ms=9_000)
+SLOW = RunOptions(queue="slow", retry=RetryPolicy(attempts=7), timeout_ms=9_000)
 SETTINGS = PlanSettings(look_ahead_ms=120 * MINUTE_MS, actions={"reminders.send": SLOW})
 
 
@@ -100,3 +103,84 @@ def test_other_actions_have_the_defaults(url: str) -> None:
         assert (await only_occurrence(store)).job_id == job.id
 
     with_store(url, other, check)
+
+
+ONCE = PlanSettings(
+    look_ahead_ms=120 * MINUTE_MS,
+    actions={
+        "reminders.send": RunOptions(
+            retry=RetryPolicy(attempts=7), timeout_ms=9_000, delivery="at_most_once"
+        )
+    },
+)
+"""The application's code declares that an action is never repeated."""
+
+
+def is_at_most_once(job: Job) -> bool:
+    return job.delivery == "at_most_once" and job.max_attempts == 1
+
+
+def test_declared_delivery_applies_to_every_job_of_a_schedule(url: str) -> None:
+    """However an occurrence is made: by the planner, a write, an extra run or a backfill."""
+
+    async def check(store: Store, clock: ManualClock) -> None:
+        await put(store, a_write("a"))
+        assert await store.run_now(ScheduleId("id-a"), "one") is not None
+        clock.advance(hours=5)
+        await plan(store)
+        start_ms, now_ms = int(START.timestamp() * 1000), await store.now_ms()
+        past = Backfill(ScheduleId("id-a"), start_ms - 120 * MINUTE_MS, now_ms)
+        report = await store.backfill(past)
+        assert report is not None
+        assert report.planned
+        jobs = await jobs_of(store, "a")
+        assert len(jobs) > 4
+        assert [is_at_most_once(job) for job in jobs] == [True] * len(jobs)
+
+    with_store(url, ONCE, check)
+
+
+def test_explicit_options_of_a_schedule_win_even_when_they_equal_the_defaults(url: str) -> None:
+    async def check(store: Store, _clock: ManualClock) -> None:
+        own = Policies(retry=RetryPolicy(), timeout_ms=300_000, delivery="at_least_once")
+        await put(store, a_write("a", a_definition(policies=own, max_runs=1)))
+        (job,) = await jobs_of(store, "a")
+        assert ran_as(job) == ("default", RetryPolicy().attempts, 300_000)
+        assert not is_at_most_once(job)
+
+    with_store(url, ONCE, check)
+
+
+@pytest.mark.parametrize(
+    ("policies", "state"),
+    [
+        (Policies(), OccurrenceState.FAILED),
+        (Policies(delivery="at_least_once"), OccurrenceState.DISPATCHING),
+    ],
+)
+def test_declared_delivery_decides_whether_a_post_is_repeated(
+    url: str, policies: Policies, state: OccurrenceState
+) -> None:
+    async def check(store: Store, clock: ManualClock) -> None:
+        definition = a_definition(hand_over="http", policies=policies)
+        await put(store, a_write("a", definition))
+        clock.advance(hours=1)
+        (post,) = await store.claim_dispatches(DispatchClaim("one", lease_ms=1_000))
+        assert post.delivery == (policies.delivery or "at_most_once")
+        again = DispatchAnswer(post.schedule_id, post.nominal_ms, "again", "503")
+        assert await store.end_dispatches("one", [again]) == 1
+        assert (await only_occurrence(store, "a")).state is state
+
+    with_store(url, ONCE, check)
+
+
+def test_declared_delivery_decides_what_follows_from_a_tick_that_died(url: str) -> None:
+    async def check(store: Store, clock: ManualClock) -> None:
+        await put(store, a_write("a", a_definition(hand_over="http", max_runs=1)))
+        clock.advance(hours=1)
+        assert await store.claim_dispatches(DispatchClaim("one", lease_ms=1_000))
+        clock.advance(minutes=1)
+        assert await store.claim_dispatches(DispatchClaim("two", lease_ms=1_000)) == []
+        assert (await only_occurrence(store, "a")).state is OccurrenceState.FAILED
+
+    with_store(url, ONCE, check)

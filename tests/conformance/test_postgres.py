@@ -12,6 +12,7 @@ from duly.clock import Clock
 from duly.store import Store
 from duly.stores import open_store as open_by_url
 from duly.testing.conformance import (
+    ArgumentConformance,
     DispatchConformance,
     DispatchProcessConformance,
     DocumentConformance,
@@ -28,6 +29,7 @@ from duly.testing.conformance import (
     ProcessConformance,
     ScheduleConformance,
     StoreConformance,
+    StoreIndexConformance,
     TransactionConformance,
     UpkeepConformance,
 )
@@ -51,7 +53,15 @@ class PostgresBackend(StoreConformance):
         return opened
 
 
+class TestArguments(PostgresBackend, ArgumentConformance):
+    pass
+
+
 class TestIndex(PostgresBackend, IndexConformance):
+    pass
+
+
+class TestIndexRows(PostgresBackend, StoreIndexConformance):
     pass
 
 

@@ -31,6 +31,7 @@ def test_every_backend_passes_every_suite(backend: ModuleType) -> None:
     assert classes_with_cases() - classes_run(backend) == set()
 
 
+@pytest.mark.planted("suites")
 def test_a_suite_left_out_is_noticed() -> None:
     partial = SimpleNamespace(TestIndex=test_memory.TestIndex)
     missing = {each.__name__ for each in classes_with_cases() - classes_run(partial)}

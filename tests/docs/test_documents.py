@@ -132,6 +132,7 @@ def test_a_long_command_is_joined() -> None:
     assert commands(block) == [Command('python -c "print(1)"', 2, expected="1\n")]
 
 
+@pytest.mark.planted("documents")
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -154,6 +155,7 @@ def test_bad_samples_fail(text: str, error: type[BaseException], tmp_path: Path)
         run_document(text, "sample.md", tmp_path)
 
 
+@pytest.mark.planted("documents")
 def test_a_failure_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         run_document("# Title\n\n```python\n1 / 0\n```\n", "sample.md", tmp_path)

@@ -107,6 +107,7 @@ def test_a_copy_is_as_good(copy: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.planted("documents")
 def test_a_spoiled_site_is_refused(copy: Path, tmp_path: Path) -> None:
     (copy / "docs/lonely.md").write_text("# Lonely\n")
     page = copy / "docs/start.md"
@@ -117,6 +118,7 @@ def test_a_spoiled_site_is_refused(copy: Path, tmp_path: Path) -> None:
     assert done.stderr.count("WARNING") == len(WORDS)
 
 
+@pytest.mark.planted("documents")
 @pytest.mark.parametrize(
     "text",
     [
@@ -131,6 +133,7 @@ def test_what_a_page_fetches_is_seen(text: str) -> None:
     assert not fetched_elsewhere('<a href="https://example.org">x</a><img src="a.png">')
 
 
+@pytest.mark.planted("documents")
 def test_what_a_style_sheet_fetches_is_seen() -> None:
     assert elsewhere_in_css("@import 'https://example.org/a.css';")
     assert elsewhere_in_css("a { src: url(//example.org/a.woff2) }")

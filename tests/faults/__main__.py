@@ -1,7 +1,7 @@
 """`make test-faults`: every scenario in its long form, and the table.
 
-Ends with 1 when a job was lost or done twice, when another job died than those planted, or when a
-history is not a way through the table of transitions.
+Ends with 1 when a job was lost or done twice, when another job died than those planted, when a
+history is not a way through the table of transitions, or when a recovery took too long.
 """
 
 import argparse

@@ -35,8 +35,7 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def note(self, ctx: Context, what: str) -> None:
-        fence = cast(Any, ctx)._job.fence
-        os.write(self._file, f"{ctx.job_id} {fence} {what} {os.getpid()}\n".encode())
+        os.write(self._file, f"{ctx.job_id} {ctx.attempt} {what} {os.getpid()}\n".encode())
 
 
 journal = Journal(os.environ.get("DULY_FAULT_JOURNAL", os.devnull))
@@ -68,10 +67,27 @@ async def quick(ctx: Context) -> None:
     journal.note(ctx, "end")
 
 
+@work.action(delivery="at_most_once")
+async def once(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    phases.reach("running")
+    journal.note(ctx, "end")
+
+
 @work.action
 async def steady(seconds: float, ctx: Context) -> None:
     journal.note(ctx, "start")
     await asyncio.sleep(seconds)
+    journal.note(ctx, "end")
+
+
+@work.action
+async def opening(seconds: float, ctx: Context) -> None:
+    """Need a descriptor, as a handler that reads a file or calls somebody does."""
+    journal.note(ctx, "start")
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    await asyncio.sleep(seconds)
+    os.close(descriptor)
     journal.note(ctx, "end")
 
 
@@ -89,6 +105,12 @@ async def hang_async(ctx: Context) -> None:
 
 @work.action(retry=POISONED, timeout_s=0.5)
 def hang_sync(ctx: Context) -> None:
+    journal.note(ctx, "start")
+    threading.Event().wait()
+
+
+@work.action(retry=POISONED, timeout_s=0.5)
+async def block(ctx: Context) -> None:
     journal.note(ctx, "start")
     threading.Event().wait()
 
@@ -148,4 +170,6 @@ def forget_fences() -> None:
 if os.environ.get("DULY_FAULT_PLANTED") == "fence":
     forget_fences()
 
-app = FaultyApp(os.environ.get("DULY_FAULT_URL", "memory:"), flows=[work])
+connections = os.environ.get("DULY_FAULT_CONNECTIONS")
+options: dict[str, Any] = {} if connections is None else {"connections": int(connections)}
+app = FaultyApp(os.environ.get("DULY_FAULT_URL", "memory:"), flows=[work], **options)

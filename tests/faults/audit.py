@@ -9,7 +9,10 @@ from pathlib import Path
 from duly.events import JobEvent
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.store import Store
+from tests.faults.application import app
 
+RECOVERY_S = 10.0
+"""A recovery may take as long as a lease, and this much more."""
 COLUMNS = ("enqueued", "ran", "finished", "dead", "lost", "doubled")
 
 
@@ -29,8 +32,12 @@ class Verdict:
     """Jobs that ended twice, or a claim of which was begun twice."""
     draining_cpu: float | None = None
     """Share of a processor that a worker used while it waited for a handler to end."""
+    recovery_s: float | None = None
+    """From the end of a fault to the first job completed after it; the longest of all faults."""
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
+    completed_at_ms: list[int] = field(default_factory=list)
+    """When jobs succeeded, by the clock of the database."""
 
     @property
     def is_good(self) -> bool:
@@ -78,15 +85,39 @@ async def judge(
     return verdict
 
 
+def judge_recovery(verdict: Verdict, fault_ends: Sequence[int], lease_s: float) -> None:
+    """Time how long it took until jobs were completed again, after each end of a fault."""
+    limit_s = lease_s + RECOVERY_S
+    for end in fault_ends:
+        after = [each for each in verdict.completed_at_ms if each >= end]
+        if not after:
+            verdict.faults.append("no job was completed after the fault")
+            continue
+        seconds = (min(after) - end) / 1000
+        verdict.recovery_s = max(seconds, verdict.recovery_s or 0.0)
+        if seconds > limit_s:
+            verdict.faults.append(f"recovered after {seconds:.1f} s; limit: {limit_s:g} s")
+
+
 def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: Started) -> None:
     verdict.finished += job.state is JobState.SUCCEEDED
     verdict.dead += job.state is JobState.DEAD
     ended_well = sum(event.state is JobState.SUCCEEDED for event in events)
+    verdict.completed_at_ms += [
+        event.at_ms for event in events if event.state is JobState.SUCCEEDED
+    ]
     if job.state not in FINAL or (ended_well and not started.ends):
         verdict.lost += 1
     # A success stored over another is counted, and the row tells of one.
     is_overwritten = job.state is JobState.SUCCEEDED and job.events > len(events)
-    if ended_well > 1 or is_overwritten or max(started.starts.values(), default=0) > 1:
+    action = app.actions.get(job.action)
+    # What the code declares, and not what is stored: a declaration may have been ignored.
+    is_once = action is not None and action.delivery == "at_most_once"
+    if is_once and job.delivery != "at_most_once":
+        verdict.faults.append(f"{job.id}: {job.action} is declared at_most_once, stored otherwise")
+    is_repeated = is_once and started.starts.total() > 1
+    is_begun_twice = max(started.starts.values(), default=0) > 1
+    if ended_well > 1 or is_overwritten or is_begun_twice or is_repeated:
         verdict.doubled += 1
     claims = {event.attempt for event in events if event.state is JobState.PROCESSING}
     if unknown := set(started.starts) - claims:
@@ -108,11 +139,12 @@ def fault_of_history(job: Job, events: Sequence[JobEvent]) -> str | None:
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """All lines, and under them what is wrong."""
-    lines = [_cells("scenario", *COLUMNS, "drain cpu", "seconds")]
+    lines = [_cells("scenario", *COLUMNS, "drain cpu", "recovery", "seconds")]
     for each in verdicts:
         cpu = "-" if each.draining_cpu is None else f"{each.draining_cpu:.0%}"
         counts = [getattr(each, name) for name in COLUMNS]
-        lines.append(_cells(each.scenario, *counts, cpu, f"{each.seconds:.1f}"))
+        recovery = "-" if each.recovery_s is None else f"{each.recovery_s:.1f} s"
+        lines.append(_cells(each.scenario, *counts, cpu, recovery, f"{each.seconds:.1f}"))
     for each in verdicts:
         lines += [f"wrong: {each.scenario}: {fault}" for fault in each.faults[:5]]
     return "\n".join(lines)

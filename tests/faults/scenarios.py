@@ -10,14 +10,26 @@ from pathlib import Path
 import psycopg
 
 from duly.jobs import JobState
+from duly.loops.watchdog import EXIT_STATUS
 from duly.stores.sql.postgresql import PostgresqlDialect
 from tests.faults.application import PHASES, POISONED
-from tests.faults.audit import Verdict, judge, read_journal
+from tests.faults.audit import Verdict, judge, judge_recovery, read_journal
+from tests.faults.connections import (
+    fail_over,
+    fall_silent,
+    freeze_connections,
+    open_read_only,
+    turn_read_only,
+)
+from tests.faults.places import OpenPlace, behind_proxy, in_any_session, on_file, on_pair, on_server
 from tests.faults.servers import Cluster
 from tests.faults.site import LIMIT_S, Site
+from tests.faults.sockets import exhaust_sockets
 
 FAKETIME = "libfaketimeMT.so.1"
 REFUSED = "was no longer ours"
+LEASE_S = 5.0
+"""Where a connection hangs until its deadline, which is longer than the usual lease."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,19 @@ def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
         victim.popen.wait(LIMIT_S)
     site.start()
     return 0
+
+
+def kill_at_most_once(site: Site, load: Load, _: Cluster) -> int:
+    """Workers are killed inside handlers of a schedule whose action is declared at_most_once."""
+    for number in range(load.rounds):
+        victim = site.start(PHASE="running")
+        site.schedule("once", f"once-{number}")
+        assert victim.until_phase() == "running"
+        victim.kill()
+        victim.popen.wait(LIMIT_S)
+    site.find_jobs("work.once")
+    site.start()
+    return load.rounds
 
 
 def restart_server(site: Site, load: Load, cluster: Cluster) -> int:
@@ -100,6 +125,37 @@ def stop_and_wake(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
     return 0
 
 
+def block_loop(site: Site, load: Load, _: Cluster) -> int:
+    """Async handlers block the event loop: their worker ends; then they block a child only."""
+    site.enqueue("block", [None] * load.rounds, priority=1)
+    site.enqueue("quick", load.inputs())
+    site.start(is_kept=True)
+    site.until_ended()
+    ended = [each for each in site.workers if each.popen.poll() == EXIT_STATUS]
+    assert 1 <= len(ended) <= load.rounds, "each job ends its worker once at most"
+    assert all("blocks the event loop" in each.log.read_text() for each in ended)
+    return load.rounds
+
+
+def kill_beside_suspects(site: Site, load: Load, _: Cluster) -> int:
+    """Workers are killed while suspects run in their children: those are given back, uncharged."""
+    suspects = site.enqueue("steady", [0.3] * 8, retry=POISONED)
+    site.isolate(suspects)
+    site.enqueue("steady", [0.01] * load.jobs)
+    for number in range(load.rounds):
+        victim = site.start()
+        site.until_noted("start", suspects, min(2 * (number + 1), 8))
+        victim.kill()
+        victim.popen.wait(LIMIT_S)
+    site.start()
+    site.until_ended()
+    for job_id in suspects:
+        job = site.run(site.store.get_job(job_id))
+        assert job is not None
+        assert (job.state, job.attempts) == (JobState.SUCCEEDED, 1), "it paid for its worker"
+    return 0
+
+
 def poison(site: Site, load: Load, _: Cluster) -> int:
     """Jobs that kill their worker end dead; those only claimed beside them pay nothing."""
     site.enqueue("quick", load.inputs(2), priority=2, retry=POISONED)
@@ -149,6 +205,15 @@ class Scenario:
     backend: str
     do: Do
     slots: int = 4
+    place: OpenPlace | None = None
+    """Where the database is; None: the usual place of the backend."""
+    lease_s: float = 1.5
+
+    @property
+    def where(self) -> OpenPlace:
+        """Return where the database is."""
+        usual = on_server if self.backend == PostgresqlDialect.name else on_file
+        return usual if self.place is None else self.place
 
     @property
     def lacks(self) -> str | None:
@@ -165,16 +230,27 @@ KILLS = [
 ]
 SCENARIOS = [
     *KILLS,
+    Scenario("scheduled at most once", "postgresql", kill_at_most_once),
+    Scenario("scheduled at most once, sqlite", "sqlite", kill_at_most_once),
     Scenario("server restarted", "postgresql", restart_server),
     Scenario("connections cut", "postgresql", cut_connections),
     Scenario("handlers hang, postgresql", "postgresql", hang),
     Scenario("handlers hang, sqlite", "sqlite", hang),
     Scenario("stopped and woken, postgresql", "postgresql", stop_and_wake),
     Scenario("stopped and woken, sqlite", "sqlite", stop_and_wake),
+    Scenario("blocked loop, postgresql", "postgresql", block_loop),
+    Scenario("blocked loop, sqlite", "sqlite", block_loop),
+    Scenario("killed beside suspects", "postgresql", kill_beside_suspects),
     Scenario("poison, postgresql", "postgresql", poison, slots=1),
     Scenario("poison, sqlite", "sqlite", poison, slots=1),
     Scenario("poison among slots", "postgresql", poison),
     Scenario("clocks two hours apart", "postgresql", skew_clocks),
+    Scenario("sockets exhausted", "postgresql", exhaust_sockets),
+    Scenario("failover", "postgresql", fail_over, place=on_pair),
+    Scenario("server read-only and back", "postgresql", turn_read_only),
+    Scenario("read-only sessions", "postgresql", open_read_only, place=in_any_session),
+    Scenario("half-open connections", "postgresql", freeze_connections, 4, behind_proxy, LEASE_S),
+    Scenario("proxy accepts, never answers", "postgresql", fall_silent, 4, behind_proxy, LEASE_S),
 ]
 
 
@@ -184,13 +260,15 @@ def run_scenario(
     """Do it, wait until every job has ended, and judge."""
     began_s = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    is_server = scenario.backend == PostgresqlDialect.name
-    url = cluster.create() if is_server else f"sqlite:///{folder}/fault.db"
-    with Site(url, folder, slots=scenario.slots) as site:
+    with (
+        scenario.where(cluster, folder) as place,
+        Site(place, folder, slots=scenario.slots, lease_s=scenario.lease_s) as site,
+    ):
         planted = scenario.do(site, load, cluster)
         site.until_ended()
         cpu = site.drain() if drains else None
         verdict = site.run(judge(site.store, scenario.name, site.ids, planted, site.journal))
+    judge_recovery(verdict, site.fault_ends, scenario.lease_s)
     verdict.draining_cpu = cpu
     verdict.seconds = time.monotonic() - began_s
     return verdict

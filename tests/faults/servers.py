@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.servers import PostgresServer, _run, database_of, shared_server
 
@@ -32,17 +33,25 @@ class Cluster:
             )
         return url
 
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        return int(conninfo_to_dict(self.server.url)["port"] or 0)
+
     def restart(self) -> None:
         """Kill the server where it stands and start it on the same port."""
-        control: list[str | Path] = [self.binaries / "pg_ctl", "-w", "-D", self.folder / "data"]
-        log = ["-l", str(self.folder / "log"), "-m", "immediate", "restart"]
-        _run(self.folder, control, log).check_returncode()
+        self.control("-l", str(self.folder / "log"), "-m", "immediate", "restart")
+
+    def control(self, *words: str) -> None:
+        """Run pg_ctl on the cluster and wait until it is done."""
+        program: list[str | Path] = [self.binaries / "pg_ctl", "-w", "-D", self.folder / "data"]
+        _run(self.folder, program, words).check_returncode()
 
 
 @contextlib.contextmanager
-def own_cluster(folder: Path, binaries: Path) -> Iterator[Cluster]:
-    """A cluster for the time of a run, in nobody else's way."""
+def own_cluster(folder: Path, binaries: Path, source: str = "") -> Iterator[Cluster]:
+    """A cluster for the time of a run, in nobody else's way; with a source, its standby."""
     folder.mkdir(parents=True, exist_ok=True)
-    with shared_server(folder, binaries) as server:
+    with shared_server(folder, binaries, source) as server:
         state = json.loads((folder / "postgres.json").read_text())
         yield Cluster(server, Path(state["folder"]), binaries)

@@ -18,13 +18,21 @@ from typing import Any, Self, TypeVar
 
 from duly.client import Client
 from duly.errors import BackendUnavailable
-from duly.jobs import FINAL, JobId
+from duly.job_store import ClaimRequest, JobFilter
+from duly.jobs import FINAL, JobId, WorkerId
+from duly.outcomes import Released, decide
+from duly.plan_store import PlanSettings
+from duly.resources import ScheduleCollection
+from duly.scopes import SYSTEM
 from duly.store import Store
 from duly.stores import open_store
+from duly.triggers import once
 from duly.triggers.instants import from_ms
 from tests.faults.application import app
+from tests.faults.places import Place
 
 T = TypeVar("T")
+EARLIER = WorkerId("worker_earlier")
 ROOT = Path(__file__).parent.parent.parent
 DULY = (sys.executable, "-c", "from duly.cli import main; main()", "run")
 POLL_S = 0.05
@@ -63,10 +71,13 @@ class WorkerProcess:
 class Site:
     """A database under fault; ends every process that it started."""
 
-    def __init__(self, url: str, folder: Path, *, lease_s: float = 1.5, slots: int = 4) -> None:
-        self.url = url
+    def __init__(self, place: Place, folder: Path, *, lease_s: float = 1.5, slots: int = 4) -> None:
+        self.place = place
+        self.url = url = place.url
         self.folder = folder
         self.slots = slots
+        self.fault_ends: list[int] = []
+        """When faults ended, in milliseconds since 1970."""
         self.journal = folder / "journal"
         self.ids: list[JobId] = []
         self.poisoned: list[JobId] = []
@@ -75,7 +86,8 @@ class Site:
         self._words = (*roles, "--lease", str(lease_s), "--slots", str(slots), "--drain", "10")
         self._runner = asyncio.Runner()
         self._pause = threading.Event()
-        self.store: Store = open_store(url)
+        # Planning is left to the workers, which know what the application declares.
+        self.store: Store = open_store(url, planning=PlanSettings(look_ahead_ms=0))
         self.client = Client(self.store, actions=app.actions)
 
     def __enter__(self) -> Self:
@@ -100,6 +112,10 @@ class Site:
             worker.kill(signal.SIGCONT)
             self._pause.wait(POLL_S / 10)
 
+    def note_fault_end(self) -> None:
+        """Say that everything works again: from now on the recovery is timed."""
+        self.fault_ends.append(time.time_ns() // 1_000_000)
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The answer of an async call."""
         return self._runner.run(coroutine)
@@ -110,6 +126,22 @@ class Site:
         ids = [answer.job_id for answer in answers]
         self.ids += ids
         return ids
+
+    def isolate(self, ids: Collection[JobId]) -> None:
+        """Mark queued jobs as suspects, as after two losses."""
+        claims = self.run(self.store.claim_jobs(ClaimRequest(EARLIER, limit=len(ids))))
+        back = [decide(job, Released())._replace(isolate=True) for job in claims.jobs]
+        assert {job.id for job in claims.jobs} == set(ids)
+        assert self.run(self.store.finish(back)) == []
+
+    def schedule(self, action: str, name: str) -> None:
+        """Store a schedule of the system that fires once, soon; a planner makes its job."""
+        mine = ScheduleCollection(self.store, "work").of(SYSTEM)
+        self.run(mine.create(name, once(self.at(1)), action=action))
+
+    def find_jobs(self, action: str) -> None:
+        """Judge the jobs that schedules have made of an action, too."""
+        self.ids += [job.id for job in self.run(self.store.list_jobs(JobFilter(action=action)))]
 
     def at(self, seconds: float) -> datetime:
         """So long from now, by the clock that decides."""
@@ -127,7 +159,8 @@ class Site:
                 [*DULY, "tests.faults.application:app", *self._words],
                 cwd=ROOT,
                 env=os.environ
-                | {"DULY_FAULT_URL": self.url, "DULY_FAULT_JOURNAL": str(self.journal)}
+                | {"DULY_FAULT_URL": self.place.worker_url}
+                | {"DULY_FAULT_JOURNAL": str(self.journal)}
                 | named
                 | plain,
                 stdout=subprocess.PIPE,

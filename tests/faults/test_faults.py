@@ -1,10 +1,10 @@
 """Every scenario in a short form, and proof that the audit sees what it looks for.
 
-The long form is `make test-faults`.
+Two scenarios are part of `make test`, all are part of `make test-all`; the long form is
+`make test-faults`.
 """
 
 import asyncio
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,48 +14,46 @@ import pytest
 from duly.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance.job_samples import a_job, bring_to
-from tests.faults.application import PHASES
-from tests.faults.audit import Verdict, fault_of_history, judge, table
+from tests.faults.audit import Verdict, fault_of_history, judge, judge_recovery, table
 from tests.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario, stop_and_wake
 from tests.faults.servers import Cluster, own_cluster
+from tests.missing import missing_tool
 from tests.servers import NO_SERVER, find_binaries
 
 SHORT = Load(jobs=60, rounds=1)
-LONG_ONLY = {f"killed {phase}, sqlite" for phase in PHASES if phase != "finishing"} | {
-    "handlers hang, sqlite",
-    "stopped and woken, sqlite",
-    "poison, sqlite",
-}
-"""On SQLite a few say what there is to say; the rest takes its time in the long form."""
+USUAL = {"killed finishing, postgresql", "killed finishing, sqlite"}
+"""Scenarios that `make test` runs; all others are left to `make test-all`."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A server that only these tests restart."""
     binaries = find_binaries()
-    if binaries is None and os.environ.get("CI") == "true":
-        pytest.fail(NO_SERVER)
     if binaries is None:
-        pytest.skip(NO_SERVER)
+        missing_tool(NO_SERVER)
     with own_cluster(tmp_path_factory.mktemp("faults"), binaries) as started:
         yield started
 
 
 @pytest.mark.parametrize(
     "scenario",
-    [each for each in SCENARIOS if each.name not in LONG_ONLY],
+    [
+        pytest.param(each, marks=() if each.name in USUAL else pytest.mark.extended)
+        for each in SCENARIOS
+    ],
     ids=lambda scenario: scenario.name.replace(" ", "_"),
 )
 def test_nothing_is_lost_or_done_twice(
     scenario: Scenario, cluster: Cluster, tmp_path: Path
 ) -> None:
     if scenario.lacks is not None:
-        pytest.skip(scenario.lacks)
+        missing_tool(scenario.lacks)
     verdict = run_scenario(scenario, SHORT, cluster, tmp_path, drains=False)
     assert verdict.is_good, table([verdict])
     assert verdict.finished + verdict.dead == verdict.enqueued
 
 
+@pytest.mark.planted("faults")
 def test_a_store_that_forgets_fences_is_caught(cluster: Cluster, tmp_path: Path) -> None:
     planted = Scenario("no fences", "postgresql", partial(stop_and_wake, planted="fence"))
     verdict = run_scenario(planted, SHORT, cluster, tmp_path)
@@ -76,6 +74,7 @@ def judged(journal: Path, *lines: str, ids: tuple[str, ...] = ("a",)) -> Verdict
     return asyncio.run(look())
 
 
+@pytest.mark.planted("faults")
 def test_the_audit_counts_what_is_lost_and_doubled(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     good = ("a 1 start", "a 1 end")
@@ -86,6 +85,22 @@ def test_the_audit_counts_what_is_lost_and_doubled(tmp_path: Path) -> None:
     assert "fences {9}" in judged(journal, *good, "a 9 start").faults[0]
 
 
+@pytest.mark.planted("faults")
+def test_the_audit_times_recoveries() -> None:
+    def timed(*fault_ends: int) -> Verdict:
+        verdict = Verdict("planted", completed_at_ms=[900, 3_000, 14_000, 30_000])
+        judge_recovery(verdict, fault_ends, lease_s=1.5)
+        return verdict
+
+    assert (timed().recovery_s, timed().is_good) == (None, True)
+    assert (timed(1_000, 2_500).recovery_s, timed(1_000).is_good) == (2.0, True)
+    assert timed(1_000, 3_001).recovery_s == 10.999
+    assert timed(3_001).is_good
+    assert timed(14_001).faults == ["recovered after 16.0 s; limit: 11.5 s"]
+    assert timed(1_000, 30_001).faults == ["no job was completed after the fault"]
+
+
+@pytest.mark.planted("faults")
 def test_the_audit_reads_histories() -> None:
     async def look() -> tuple[str | None, ...]:
         store = MemoryStore()

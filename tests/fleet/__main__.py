@@ -24,7 +24,7 @@ def main() -> int:
     ):
         tally = run_trial(server.create(), chosen.schedules)
     print(tally)
-    return 0 if (tally.lost, tally.doubled, tally.unaccounted) == (0, 0, 0) else 1
+    return 0 if not (tally.lost or tally.doubled or tally.unaccounted or tally.undeclared) else 1
 
 
 if __name__ == "__main__":

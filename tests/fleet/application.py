@@ -26,6 +26,12 @@ async def count(number: int) -> None:
     del number
 
 
+@FLOW.action(delivery="at_most_once")
+async def count_once(number: int) -> None:
+    """The same, never repeated."""
+    del number
+
+
 def say(*words: object) -> None:
     """Tell the test."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")

@@ -18,7 +18,7 @@ import psycopg
 
 from duly.clock import SystemClock
 from duly.resources import NewSchedule, ScheduleCollection
-from duly.schedules import Limits, Policies
+from duly.schedules import Limits
 from duly.scopes import workspace
 from duly.stores import open_store
 from duly.testing import ManualClock
@@ -86,6 +86,8 @@ class Tally:
     """By delivery and ledger state."""
     jobs: dict[tuple[str, int], int]
     """By delivery and the number of jobs that one schedule got."""
+    undeclared: int = 0
+    """Jobs that are stored with another delivery than their action declares."""
 
     @property
     def lost(self) -> int:
@@ -107,7 +109,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.schedules} schedules; lost: {self.lost}, dispatched twice: {self.doubled}, "
-            f"unaccounted for: {self.unaccounted}\n  ledger: {self.states}\n  jobs: {self.jobs}"
+            f"unaccounted for: {self.unaccounted}, not as declared: {self.undeclared}\n"
+            f"  ledger: {self.states}\n  jobs: {self.jobs}"
         )
 
 
@@ -123,10 +126,9 @@ async def fill(database: str, schedules: int) -> None:
             NewSchedule(
                 f"s{number:05}",
                 once(due),
-                "count",
+                "count" if number % 2 else "count_once",
                 input=number,
                 hand_over="http",
-                policies=Policies(delivery="at_least_once" if number % 2 else "at_most_once"),
             )
             for number in range(start, min(start + BATCH, schedules))
         ]
@@ -189,10 +191,12 @@ def tally(database: str, schedules: int) -> Tally:
             "SELECT name, count(*) FROM duly_jobs JOIN duly_occurrences USING (schedule_id) "
             "GROUP BY name"
         ).fetchall()
+        stored = connection.execute("SELECT action, max_attempts FROM duly_jobs").fetchall()
     return Tally(
         schedules,
         dict(Counter((_delivery(name), state) for state, name in states)),
         dict(Counter((_delivery(name), n) for name, n in jobs)),
+        sum((tries == 1) != (action == "fleet.count_once") for action, tries in stored),
     )
 
 

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from duly.cli import main
+from duly.resources import ScheduleCollection
+from duly.scopes import user
 from duly.store import ScheduleKey
 from duly.stores import open_store
 from tests.integration.operated import SECRET, SSN, fill
@@ -67,14 +69,35 @@ def schedule_id(url: str) -> str:
 
 def test_schedules_are_listed(filled: str) -> None:
     lines = told(filled, "schedules", "list").splitlines()
-    assert [line.split()[:2] for line in lines] == [
-        ["schedule", "state"],
-        ["crm/user:ada/digest", "active"],
-        ["crm/system/nightly", "active"],
-        ["crm/user:ada/weekly", "paused"],
+    assert [line.split()[:3] for line in lines] == [
+        ["schedule", "state", "hand-over"],
+        ["crm/user:ada/digest", "active", "jobs"],
+        ["crm/system/nightly", "active", "jobs"],
+        ["crm/user:ada/weekly", "paused", "jobs"],
     ]
     assert "2026-03-02 15:00:00Z" in lines[1]
     assert "Europe/Berlin" in lines[1]
+
+
+def test_paused_external_schedules_are_shown(fresh: str) -> None:
+    async def add() -> None:
+        store = open_store(fresh)
+        mine = ScheduleCollection(store, "crm").of(user("ada"))
+        await mine.create("outside", "0 9 * * *", action="send", hand_over="external")
+        await store.close()
+
+    asyncio.run(add())
+    told(fresh, "schedules", "pause", "crm/user:ada/outside")
+    words = ("schedules", "list", "--hand-over", "external", "--state", "paused")
+    (found,) = asked(fresh, *words)["schedules"]
+    assert (found["name"], found["state"], found["hand_over"]) == ("outside", "paused", "external")
+    _, line = told(fresh, *words).splitlines()
+    assert line.split()[:3] == ["crm/user:ada/outside", "paused", "external"]
+    kinds = asked(fresh, "schedules", "events", "crm/user:ada/outside")["events"]
+    assert [each["kind"] for each in kinds] == ["created", "paused"]
+    told(fresh, "schedules", "resume", "crm/user:ada/outside")
+    shown = asked(fresh, "schedules", "show", "crm/user:ada/outside")["schedule"]
+    assert shown["state"] == "active"
 
 
 def test_filters_and_pages_of_schedules(filled: str) -> None:
@@ -106,8 +129,18 @@ def test_json_of_a_schedule_has_stable_names(filled: str) -> None:
     ]
     assert list(detail["schedule"]) == [
         *("id", "key", "flow", "scope", "name", "action", "state", "words", "zone", "trigger"),
-        *("next_at", "next_run_at", "runs_left", "max_runs", "hand_over", "policies"),
-        *("description", "note", "error", "input_preview", "version", "created_at", "updated_at"),
+        *("next_at", "next_run_at", "runs_left", "max_runs", "delete_after_completion"),
+        *(
+            "hand_over",
+            "policies",
+            "description",
+            "note",
+            "error",
+            "input_preview",
+            "version",
+            "created_at",
+            "updated_at",
+        ),
     ]
     assert detail["schedule"]["next_at"] == "2026-03-02T15:00:00.000Z"
     assert [each["state"] for each in detail["occurrences"]] == ["failed", "succeeded"]
@@ -294,17 +327,22 @@ def test_run_and_backfill(fresh: str) -> None:
     words = ("--from", (now - timedelta(hours=12)).isoformat(), "--to", now.isoformat())
     kept = duly(fresh, "schedules", "backfill", DIGEST, *words, answer="n\n")
     assert (kept.exit_code, "--yes" in kept.stderr) == (1, True)
-    made = asked(fresh, "schedules", "backfill", DIGEST, *words, "--yes")
+    here = ("--app", APP, "--url", fresh)
+    unknown = duly(fresh, "schedules", "backfill", DIGEST, *words, "--yes")
+    assert (unknown.exit_code, "--app MODULE:NAME" in unknown.stderr) == (2, True)
+    made = asked(fresh, "schedules", "backfill", DIGEST, *words, "--yes", *here)
     assert made == {"planned": 12, "left_alone": 0, "times": 12}
-    again = told(fresh, "schedules", "backfill", DIGEST, *words, "--yes")
+    again = told(fresh, "schedules", "backfill", DIGEST, *words, "--yes", *here)
     assert again.endswith("0 jobs made, 12 times left alone\n")
-    first = asked(fresh, "schedules", "run", "crm/nightly", "--request-id", "t1")["occurrence"]
+    nightly = ("schedules", "run", "crm/nightly", "--request-id", "t1", *here)
+    assert duly(fresh, "schedules", "run", "crm/nightly").exit_code == 2
+    first = asked(fresh, *nightly)["occurrence"]
     assert (first["reason"], first["state"]) == ("run_now", "planned")
-    assert first["job_id"] in told(fresh, "schedules", "run", "crm/nightly", "--request-id", "t1")
+    assert first["job_id"] in told(fresh, *nightly)
     wrong = duly(fresh, "schedules", "backfill", DIGEST, "--from", "a", "--to", "b", "--yes")
     assert wrong.exit_code == 2
     early = ("--from", "2020-01-01", "--to", "2020-01-02", "--yes")
-    assert duly(fresh, "schedules", "backfill", DIGEST, *early).exit_code == 2
+    assert duly(fresh, "schedules", "backfill", DIGEST, *early, *here).exit_code == 2
 
 
 def test_deleting_is_asked_about(fresh: str) -> None:
@@ -348,6 +386,24 @@ def test_steps_with_queues_and_locks(fresh: str) -> None:
     for words in ((), ("--jobs", "3", "--any")):
         assert duly(fresh, "queues", "limit", "mail", *words).exit_code == 2
     assert duly(fresh, "queues", "limit", "mail", "--jobs", "0").exit_code == 2
+
+
+def test_all_queues_are_paused_and_resumed(fresh: str) -> None:
+    refused = duly(fresh, "queues", "pause", "*")
+    assert (refused.exit_code, "queues pause --all" in refused.stderr) == (2, True)
+    for words in ((), ("mail", "--all")):
+        assert duly(fresh, "queues", "pause", *words).exit_code == 2
+        assert duly(fresh, "queues", "resume", *words).exit_code == 2
+    paused = told(fresh, "queues", "pause", "--all", "--note", "moving")
+    assert paused == "all queues are paused\n"
+    assert {q["note"] for q in asked(fresh, "queues", "list")["queues"]} == {
+        "moving (operator)",
+        "repairs (ops)",
+    }
+    assert "still paused" in told(fresh, "queues", "resume", "mail")
+    assert "all are paused" in duly(fresh, "health").stdout
+    assert told(fresh, "queues", "resume", "--all") == "the pause of all queues has ended\n"
+    assert not any(q["is_paused"] for q in asked(fresh, "queues", "list")["queues"])
 
 
 def test_doctor_repairs_the_index(fresh: str) -> None:

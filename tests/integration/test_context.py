@@ -153,7 +153,7 @@ async def test_what_is_enqueued_belongs_to_the_same_principal(clean_url: str) ->
     async def first(ctx: Context) -> None:
         await ctx.enqueue("work.second", {"n": 1})
         await ctx.system.enqueue("work.third")
-        await ctx.enqueue("work.fourth", scope=user("bob"), correlation_id="other")
+        await ctx.system.enqueue("work.fourth", scope=user("bob"), correlation_id="other")
 
     for name in ("second", "third", "fourth"):
         flow.action(name=name)(ignore)

@@ -14,6 +14,7 @@ from duly.schedules import Schedule
 from duly.store import IndexHealth, Store
 from duly.stores import open_store
 from tests.integration import crashes
+from tests.property.beside import check_beside
 
 ROOT = Path(__file__).parent.parent.parent
 MOST_STEPS = 40
@@ -73,6 +74,7 @@ async def _state(url: str) -> str:
     """Which of the legal states the database is in; anything else fails."""
     store = open_store(url)
     schedule, triggers, health = await _look(store)
+    check_beside(store)
     await store.close()
     assert health.missing == 0
     if schedule is None:
@@ -115,6 +117,7 @@ def test_killed_writer_leaves_all_or_nothing(
 async def _claim_again(url: str) -> list[Claimed]:
     store = open_store(url)
     claimed = await store.claim_due(crashes.LONG_AGO_MS)
+    check_beside(store)
     await store.close()
     return claimed
 

@@ -26,8 +26,10 @@ from duly.job_store import ClaimRequest
 from duly.jobs import WorkerId
 from duly.outcomes import Succeeded, decide
 from duly.server.dashboard import dashboard_app
+from duly.server.descriptors import MAX_DEFAULT_CONNECTIONS, connection_limit
 from duly.server.operator_auth import AuthOptions, OperatorAuth
 from duly.settings import Settings
+from tests.missing import missing_tool
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -61,6 +63,7 @@ def answers() -> dict[str, httpx.Response]:
         claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
         await app.store.finish([decide(job, Succeeded()) for job in claims.jobs])
         await app.client.enqueue(send, None)
+        await app.schedule(send, 30)
         transport = httpx.ASGITransport(
             dashboard_app(app, OperatorAuth(AuthOptions(metrics_token=TOKEN)))
         )
@@ -138,13 +141,15 @@ def test_alerts_are_the_documented_ones() -> None:
     ]
 
 
+@pytest.mark.extended
 def test_prometheus_takes_the_rules() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
-        pytest.skip("promtool is not installed: names and YAML are checked, expressions are not")
+        missing_tool("no promtool to check expressions: apt-get install prometheus")
     subprocess.run([promtool, "check", "rules", DEPLOY / "prometheus/alerts.yml"], check=True)
 
 
+@pytest.mark.planted("deploy")
 def test_an_unknown_metric_or_label_would_be_noticed() -> None:
     for wrong in ("duly_planed_total", 'duly_jobs{status="dead"}', "sum by (flow) (duly_up)"):
         with pytest.raises(AssertionError):
@@ -204,12 +209,27 @@ def test_the_unit_is_hardened_and_drains() -> None:
     asked = leaf(words).params
     assert asked["drain"] < int(found["TimeoutStopSec"])
     assert asked["host"] == "127.0.0.1"
+    descriptors = int(found["LimitNOFILE"])
+    assert connection_limit(Settings(), descriptors) == MAX_DEFAULT_CONNECTIONS
 
 
+def test_descriptors_that_the_page_names_make_the_connections_it_names() -> None:
+    text = " ".join((ROOT / "docs/operating/deploy.md").read_text().split())
+    (told,) = re.findall(
+        r"So ([\d,]+) descriptors make ([\d,]+) connections, and ([\d,]+) the most, ([\d,]+)", text
+    )
+    few, made, many, most = (int(each.replace(",", "")) for each in told)
+    assert connection_limit(Settings(), few) == made
+    assert connection_limit(Settings(), many) == most == MAX_DEFAULT_CONNECTIONS
+    assert f"nofile={many}:{many}" in text
+    assert f"LimitNOFILE={many}" in UNIT.read_text()
+
+
+@pytest.mark.extended
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     verify = shutil.which("systemd-analyze")
     if verify is None:
-        pytest.skip("systemd-analyze is not installed: the unit's names are not checked")
+        missing_tool("no systemd-analyze to check the unit: apt-get install systemd")
     program = str(Path(sys.executable).with_name("duly"))
     copy = tmp_path / "duly.service"
     copy.write_text(UNIT.read_text().replace("/opt/reminders/venv/bin/duly", program))

@@ -1,7 +1,7 @@
 """The keeper: rescue, promotion, retention, silent workers; bounded, and through outages."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +9,14 @@ import pytest
 from duly.app import Duly
 from duly.flows import Flow
 from duly.glass_store import AuditEntry
-from duly.job_store import MAX_SWEEP, ClaimRequest, Retention, WorkerInfo
+from duly.job_store import MAX_SWEEP, ClaimRequest, Line, Retention, WorkerInfo
 from duly.jobs import JobState, WorkerId
 from duly.loops import Keeper, KeeperOptions
 from duly.loops.keeper import _ROUNDS, _ZONE_STEPS, Kept
+from duly.scopes import user
 from duly.testing.clock import ManualClock
-from duly.upkeep_store import LedgerPruned, Recomputed
+from duly.triggers import once
+from duly.upkeep_store import LedgerPruned, Recomputed, SchedulesPruned
 from tests.integration.working import enqueue, in_loop, open_app, path
 
 GONE = WorkerId("worker_gone")
@@ -70,6 +72,28 @@ async def test_the_audit_is_kept_for_over_a_year() -> None:
         assert await app.admin.glass.audit() == []
 
 
+@in_loop
+async def test_finished_schedules_are_deleted() -> None:
+    clock = ManualClock(START)
+    flow = Flow("work")
+
+    @flow.action
+    async def remind() -> None: ...
+
+    async with Duly("memory:", flows=[flow], clock=clock) as app:
+        mine = app.schedules("work").of(user("ada"))
+        at = START + timedelta(hours=1)
+        await mine.create("kept", once(at), action=remind)
+        await mine.create("gone", once(at), action=remind, delete_after_completion=True)
+        clock.advance(hours=1)
+        assert [each.name for each in await app.store.claim_due()] == ["kept", "gone"]
+        assert (await app.keeper().run_once()).schedules == 1
+        assert [each.name for each in await mine.list()] == ["kept"]
+        clock.advance(days=30)
+        assert (await app.keeper().run_once()).schedules == 1
+        assert await mine.list() == []
+
+
 class Endless:
     """A store in which every sweep finds a full batch."""
 
@@ -81,8 +105,10 @@ class Endless:
             self.calls.append(verb)
             answers: dict[str, Any] = {
                 "remove_silent_workers": [],
+                "count_line": Line(0, []),
                 "zone_rules": None,
                 "prune_ledger": LedgerPruned(MAX_SWEEP, 0, "ledger:x"),
+                "prune_schedules": SchedulesPruned(MAX_SWEEP, "finished:1/x"),
                 "recompute_zones": Recomputed(1_000, 0, (), "rows:1"),
             }
             return answers.get(verb, MAX_SWEEP)
@@ -95,10 +121,10 @@ async def test_no_step_starves_the_others() -> None:
     store: Any = Endless()
     kept = await Keeper(store).run_once()
     full = _ROUNDS * MAX_SWEEP
-    assert kept == Kept(full, full, full, 0, full)
-    verbs = ("promote_due", "prune", "prune_ledger", "recompute_zones")
+    assert kept == Kept(full, full, full, 0, full, schedules=full)
+    verbs = ("promote_due", "prune", "prune_ledger", "prune_schedules", "recompute_zones")
     steps = [store.calls.count(verb) for verb in verbs]
-    assert steps == [_ROUNDS, _ROUNDS, _ROUNDS, _ZONE_STEPS]
+    assert steps == [_ROUNDS, _ROUNDS, _ROUNDS, _ROUNDS, _ZONE_STEPS]
 
 
 @in_loop

@@ -160,6 +160,34 @@ async def test_an_attempt_tells_how_late_it_began_and_how_it_ended(lines: Lines)
         assert 2_000 - line["duration_ms"] <= line["latency_ms"] <= 2_000
 
 
+HOSTILE = "no\n2026-03-02 12:00:00,000 ERROR forged\r\x1b[2J\x9b31m\u202e\u2028\ud800"
+
+
+@pytest.mark.parametrize("form", [TextLines, JsonLines])
+def test_an_error_text_forges_no_record(form: type[TextLines]) -> None:
+    """Written to a stream as in production: an error that holds lines and escape sequences."""
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="utf-8", newline="")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(form())
+    error = ValueError(HOSTILE)
+    record = logging.makeLogRecord(
+        {"msg": "failed: %s", "args": (HOSTILE,), "exc_info": (ValueError, error, None)}
+    )
+    handler.emit(record)
+    stream.flush()
+    text = written.getvalue().decode()
+    assert not set(text) & set("\r\x1b\x9b\u202e\u2028")
+    lines = text.rstrip("\n").split("\n")
+    assert "\\x1b[2J" in text or "\\u001b[2J" in text
+    if form is JsonLines:
+        (line,) = lines
+        assert json.loads(line)["message"] == f"failed: {HOSTILE}"
+    else:
+        assert [line for line in lines[1:] if not line.startswith("  | ")] == []
+        assert "  | ValueError" in text
+
+
 def test_the_page_names_every_event() -> None:
     events = {
         event

@@ -18,9 +18,9 @@ from duly.schedules import Definition, ScheduleId
 from duly.store import Refused, ScheduleKey, ScheduleWrite, ScheduleWritten
 from duly.stores import open_store
 from duly.stores.sql import sqlite as sqlite_dialect
+from duly.stores.sql.failures import translated
 from duly.stores.sql.sqlite import checkpoint, loses_wal_data
 from duly.stores.sql.store import SqlStore
-from duly.stores.sql.transactions import unavailable
 from tests.rows import NOON_MS, fill
 
 KEY = ScheduleKey("app", "user:ada", "digest")
@@ -84,7 +84,7 @@ def test_file_that_may_not_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperationalError) as caught, engine.begin() as reader:
         reader.execute(text("DROP TABLE x"))
     engine.dispose()
-    told = unavailable(caught.value, sqlite_dialect.SqliteDialect(), make_url(url))
+    told = translated(caught.value, sqlite_dialect.SqliteDialect(), make_url(url), races=1)
     assert "x.db cannot be opened for writing" in str(told)
 
 
@@ -250,7 +250,10 @@ def test_claim_ids_of_two_namespaces_do_not_meet(postgres_url: str) -> None:
             other.execute(text("SET LOCAL lock_timeout = '1s'"))
             crm._dialect.guard_claim(other, crm._tables, "one")
             taken = other.execute(
-                text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+                text(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND "
+                    "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
             ).scalar()
     assert taken == 2
     for store in stores:

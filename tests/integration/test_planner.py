@@ -214,7 +214,14 @@ async def test_flows_of_others_are_left_alone() -> None:
     async with app:
         rule = trigger_text(cron("* * * * *"))
         foreign = IndexRow(
-            ScheduleId("x"), "elsewhere", "system", "x", rule, START_MS - 1, START_MS - 1
+            ScheduleId("x"),
+            "elsewhere",
+            "system",
+            "x",
+            rule,
+            START_MS - 1,
+            START_MS - 1,
+            hand_over="jobs",
         )
         await app.store.upsert(foreign)
         assert (await app.planner().run_once()).rows == 0

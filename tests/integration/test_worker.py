@@ -4,17 +4,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from duly.context import Context
 from duly.errors import BackendUnavailable
 from duly.flows import Flow
-from duly.jobs import JobId, JobState, LeasedJob
+from duly.jobs import JobId, JobState, LeasedJob, StartMode
 from duly.loops import WorkerOptions
 from duly.loops.buffer import Buffer
-from duly.loops.caution import Caution
+from duly.loops.worker import LOOK_S
 from tests.integration.working import enqueue, in_loop, open_app, path, working
 
 
@@ -83,7 +82,7 @@ async def test_claims_and_heartbeats_do_not_wait_for_handlers(any_url: str) -> N
 async def test_ends_are_stored_together(any_url: str) -> None:
     flow = Flow("work")
     all_ran = asyncio.Event()
-    left = 30
+    left = 12
 
     @flow.action
     async def counted(ctx: Context) -> None:
@@ -99,7 +98,7 @@ async def test_ends_are_stored_together(any_url: str) -> None:
 
     store.before["finish"] = wait_for_all
     async with app:
-        ids = await enqueue(app, "work.counted", [None] * 30)
+        ids = await enqueue(app, "work.counted", [None] * 12)
         async with working(app, slots=4):
             await store.ended(*ids)
         assert store.count("finish") <= 2
@@ -120,8 +119,8 @@ async def test_a_new_worker_claims_no_more_than_it_can_begin(any_url: str) -> No
             await store.ended(*ids, states={JobState.SUCCEEDED})
 
 
-def a_job(number: int, *, careful: bool = False) -> LeasedJob:
-    values = dict.fromkeys(LeasedJob._fields) | {"id": JobId(f"job_{number}"), "careful": careful}
+def a_job(number: int) -> LeasedJob:
+    values = dict.fromkeys(LeasedJob._fields) | {"id": JobId(f"job_{number}"), "careful": 0}
     return LeasedJob(**values)  # type: ignore[arg-type]
 
 
@@ -149,63 +148,58 @@ async def test_the_buffer_follows_the_pace() -> None:
 
 
 @in_loop
-async def test_careful_jobs_begin_when_they_are_claimed() -> None:
-    buffer = a_buffer()
-    slot = asyncio.create_task(buffer.next())
-    await asyncio.sleep(0)
-    assert buffer.free_slots == 1
-    buffer.take([a_job(1), a_job(2, careful=True)])
-    assert (await slot).id == "job_2"
-    assert [job.id for job in buffer.empty()] == ["job_1"]
-
-
-@in_loop
-async def test_a_careful_job_waits_in_the_queue_not_in_the_worker(any_url: str) -> None:
+async def test_an_at_most_once_job_in_the_buffer_has_not_begun(any_url: str) -> None:
     flow, gate = gated_flow()
     app, store = open_app(any_url, flow)
     async with app:
         await enqueue(app, "work.slow", [None])
-        async with working(app, slots=1, heartbeat_s=0.01, careful_s=0.01) as worker:
+        async with working(app, slots=1) as worker:
             await gate.until_begun()
             worker._buffer._pace = 1_000
-            (careful,) = await enqueue(app, "work.quick", [None], delivery="at_most_once")
-            await store.until("beat", 3)
-            (job,) = await store.ended(careful, states={JobState.QUEUED})
-            assert (job.attempts, job.fence) == (0, 0)
+            (once,) = await enqueue(app, "work.quick", [None], delivery="at_most_once")
+            (job,) = await store.ended(once, states={JobState.PROCESSING})
+            assert (job.attempts, job.fence, job.unstarted) == (0, 1, 1)
             gate.go.set()
-            (job,) = await store.ended(careful)
-            assert (job.state, job.attempts, job.fence) == (JobState.SUCCEEDED, 1, 1)
+            (job,) = await store.ended(once)
+            assert (job.state, job.attempts, job.unstarted) == (JobState.SUCCEEDED, 1, None)
 
 
-def test_jobs_that_were_lost_come_one_by_one_and_then_alone() -> None:
-    caution = Caution(slots=8)
-    once: dict[str, Any] = {"careful": 1, "max_attempts": 1}
-    lost: dict[str, Any] = {"careful": 1, "max_attempts": 5}
-    assert caution.limit(set()) == 1
-    caution.learn([a_job(1)._replace(**once, attempts=1)])
-    assert caution.limit(set()) == 8, "at-most-once jobs are as many as there are slots"
-    caution.learn([a_job(2)._replace(**lost, attempts=1)])
-    assert caution.limit({"job_2"}) == 1
-    caution.learn([a_job(3)._replace(**lost, attempts=2)])
-    assert caution.limit({"job_2", "job_3"}) == 0, "lost after it had begun"
-    caution.learn([])
-    assert caution.limit({"job_2"}) == 1, "it has ended"
-
-
-@pytest.mark.parametrize("any_url", ["sqlite", "postgresql"], indirect=True)
 @in_loop
-async def test_a_busy_worker_still_serves_careful_jobs(any_url: str) -> None:
-    flow, _ = gated_flow()
+async def test_starts_are_recorded_together_before_handlers_are_called(any_url: str) -> None:
+    flow = Flow("work")
+    unrecorded: list[JobId] = []
+
+    @flow.action(delivery="at_most_once")
+    async def once(ctx: Context) -> None:
+        job = await store.get_job(ctx.job_id)
+        assert job is not None
+        if job.unstarted is not None or job.attempts != 1:
+            unrecorded.append(job.id)
+
     app, store = open_app(any_url, flow)
     async with app:
-        quick = await enqueue(app, "work.quick", [None] * 3_000)
-        (careful,) = await enqueue(app, "work.quick", [None], delivery="at_most_once")
-        async with working(app, careful_s=0.01) as worker:
-            await store.until("claim_jobs")
-            worker._buffer._pace = 4_000
-            await store.ended(careful, states={JobState.SUCCEEDED})
-            (last,) = await store.ended(quick[-1], states=set(JobState))
-            assert last.state in (JobState.QUEUED, JobState.PROCESSING)
+        ids = await enqueue(app, "work.once", [None] * 40)
+        async with working(app, slots=8):
+            await store.ended(*ids, states={JobState.SUCCEEDED})
+    assert unrecorded == []
+    assert store.count("start_jobs") < 40
+
+
+@in_loop
+async def test_a_job_asked_to_stop_before_its_start_is_cancelled(any_url: str) -> None:
+    flow, gate = gated_flow()
+    app, store = open_app(any_url, flow)
+
+    async def ask(_worker: object, leases: list[tuple[JobId, int]]) -> None:
+        await app.client.cancel(leases[0][0])
+
+    store.before["start_jobs"] = ask
+    async with app:
+        (once,) = await enqueue(app, "work.slow", [None], delivery="at_most_once")
+        async with working(app):
+            (job,) = await store.ended(once, states={JobState.CANCELLED})
+    assert job.attempts <= 1
+    assert gate.begun.locked()
 
 
 @in_loop
@@ -223,7 +217,7 @@ async def test_stop_ends_what_has_begun_and_gives_the_rest_back(any_url: str) ->
             await store.ended(*waiting, states={JobState.QUEUED})
             gate.go.set()
         for job in await store.ended(*waiting, states={JobState.QUEUED}):
-            assert (job.attempts, job.is_careful, job.worker) == (0, False, None)
+            assert (job.attempts, job.start_mode, job.worker) == (0, StartMode.AHEAD, None)
             (attempt,) = await store.job_attempts(job.id)
             assert attempt.status == "released"
         assert await path(store, first) == ["queued", "processing", "succeeded"]
@@ -299,12 +293,12 @@ async def test_an_idle_worker_polls_at_the_period_it_was_given() -> None:
     flow, _ = gated_flow()
     app, _ = open_app("memory:", flow)
     async with app:
-        worker = app.worker(WorkerOptions(poll_s=0.1, careful_s=9))
+        worker = app.worker(WorkerOptions(poll_s=0.1))
         pauses: list[float | None] = []
 
         async def wait(timeout_s: float | None = None) -> bool:
             await asyncio.sleep(0)
-            if timeout_s != worker.options.careful_s:  # else the slots have not come up yet
+            if timeout_s != LOOK_S:  # else the slots have not come up yet
                 pauses.append(timeout_s)
             if len(pauses) == 6:
                 worker.stop()
@@ -356,3 +350,63 @@ async def test_a_part_that_breaks_ends_the_worker(verb: str) -> None:
         store.before[verb] = break_down
         with pytest.raises(RuntimeError, match="planted"):
             await app.worker(WorkerOptions(lease_s=0.1, drain_s=0.01)).run()
+
+
+@in_loop
+async def test_one_process_never_runs_two_attempts_at_once(any_url: str) -> None:
+    """The lease of a running job is lost while the process stalls, and it claims the job again."""
+    flow = Flow("work")
+    running, most, attempts = 0, 0, asyncio.Semaphore(0)
+    told = asyncio.Event()
+
+    @flow.action
+    async def slow(ctx: Context) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        attempts.release()
+        try:
+            if ctx.attempt == 1:
+                await asyncio.Event().wait()
+        finally:
+            told.set()
+            await asyncio.sleep(0)
+            running -= 1
+
+    app, store = open_app(any_url, flow)
+
+    async def stall(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    store.before["renew"] = stall
+    async with app:
+        (job_id,) = await enqueue(app, "work.slow", [None])
+        async with working(app, slots=2, lease_s=0.3, block_limit_s=0):
+            await attempts.acquire()
+            await attempts.acquire()
+            (job,) = await store.ended(job_id, states={JobState.SUCCEEDED})
+    assert told.is_set()
+    assert (most, job.fence) == (1, 2)
+
+
+@in_loop
+async def test_a_deaf_attempt_does_not_keep_its_job_from_the_next(any_url: str) -> None:
+    """With one worker nobody else can begin the next attempt: the deaf one is given up for lost."""
+    flow, deaf = Flow("work"), threading.Event()
+
+    @flow.action(timeout_s=0.02)
+    def ignore(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            deaf.wait()
+
+    app, store = open_app(any_url, flow)
+    try:
+        async with app:
+            (job_id,) = await enqueue(app, ignore, [None])
+            async with working(app, slots=2, lease_s=0.3, stubborn_s=0.02) as worker:
+                await store.ended(job_id, states={JobState.SUCCEEDED})
+                deaf.set()
+                for slot in worker._slots:
+                    await slot.until_idle()
+    finally:
+        deaf.set()

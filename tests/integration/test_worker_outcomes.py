@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import event
 
+from duly.app import Duly
 from duly.context import Context
 from duly.flows import Flow
 from duly.jobs import JobId, JobState
@@ -16,6 +17,7 @@ from duly.loops import WorkerOptions
 from duly.loops.slots import Abort
 from duly.retries import RetryPolicy
 from duly.stores.sql.store import SqlStore
+from duly.testing.clock import ManualClock
 from tests.integration.working import enqueue, in_loop, open_app, path, working
 
 AT_ONCE = RetryPolicy(attempts=3, backoff="none")
@@ -74,6 +76,27 @@ async def test_results_are_stored(any_url: str) -> None:
         assert jobs[2].error == "Abort: the result has 66002 bytes; allowed: 65536"
         assert "cannot be stored as JSON" in str(jobs[3].error)
         assert [job.attempts for job in jobs] == [1, 1, 1, 1]
+
+
+@in_loop
+async def test_the_length_of_an_attempt_is_the_handlers_own() -> None:
+    """The database takes 35 s by its own clock to store the end; the handler returned at once."""
+    clock = ManualClock(datetime(2026, 5, 4, 7, tzinfo=UTC))
+    app, store = open_app("memory:", outcome_flow(), clock=clock)
+
+    async def slow(*_: object) -> None:
+        clock.advance(seconds=35)
+
+    store.before["finish"] = slow
+    async with app:
+        (job_id,) = await enqueue(app, "work.give", [{"rows": []}])
+        async with working(app, lease_s=600):
+            await store.ended(job_id)
+        (attempt,) = (await app.admin.job(job_id)).attempts
+    assert attempt.ended_at is not None
+    assert attempt.ended_at - attempt.started_at == timedelta(seconds=35)
+    assert attempt.took_ms is not None
+    assert attempt.took_ms < 35_000
 
 
 @in_loop
@@ -191,7 +214,8 @@ async def test_the_last_word_of_a_short_job_is_kept(any_url: str) -> None:
 async def test_unknown_actions_are_left_for_others(any_url: str) -> None:
     app, store = open_app(any_url, outcome_flow())
     async with app:
-        (new,) = await enqueue(app, "work.from_the_next_release", [{"a": 1}])
+        next_release = Duly(any_url).on(store)  # an application whose flows this one does not know
+        (new,) = await enqueue(next_release, "work.from_the_next_release", [{"a": 1}])
         (old,) = await enqueue(app, "work.give", [{}])
         async with working(app):
             await store.ended(old)

@@ -103,16 +103,14 @@ _SIGNED = hmac_sha256(header="x-signature", secret=SECRETS["sender-secret"])
 _BY_PROJECT = attribute_of("projects", "code", value=lambda body: body["project"])
 
 
-@work.webhook("deployed", verify=_SIGNED, route=_BY_PROJECT, delivery_id="x-delivery")
+@work.webhook("deployed", verify=_SIGNED, route=_BY_PROJECT)
 @work.action(redact=["ssn"], retry=RetryPolicy(attempts=1))
 async def deployed(delivery: dict[str, Any]) -> None:
     """Given the body as it came."""
     raise ValueError(f"delivery {delivery['api_key']} of {delivery['ssn']} cannot be used")
 
 
-work.webhook(
-    "broken", verify=_SIGNED, route=_BY_PROJECT, delivery_id="x-delivery", input=broken_input
-)(deployed)
+work.webhook("broken", verify=_SIGNED, route=_BY_PROJECT, input=broken_input)(deployed)
 
 
 rough = Flow("rough")

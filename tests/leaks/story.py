@@ -128,7 +128,7 @@ def _call(client: httpx.Client, played: Played) -> None:
     for name, key in (("deployed", "webhook-key"), ("broken", "webhook-raised")):
         sent = json.dumps(body | {"api_key": SECRETS[key]}).encode()
         signature = hmac.new(SECRETS["sender-secret"].encode(), sent, "sha256").hexdigest()
-        headers = {"x-signature": signature, "x-delivery": "d-1"}
+        headers = {"x-signature": signature}
         _answered(client, played, "POST", f"/api/flows/work/webhooks/{name}", sent, headers)
     for flow, name in (
         *(("work", "daily"), ("work", "unheard"), ("work", "tidy")),

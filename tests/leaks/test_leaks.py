@@ -31,7 +31,10 @@ class Watched:
     lines: dict[str, list[str]]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)],
+)
 def seen(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
@@ -145,6 +148,7 @@ def test_no_traceback_is_logged_as_it_is() -> None:
         assert "exc_info=" not in text, file
 
 
+@pytest.mark.planted("leaks")
 def test_a_leak_would_be_found() -> None:
     texts = {"page": f"<p>{SECRETS['job-ssn']}</p>", "log": "nothing"}
     assert found_in(texts) == [("page", "job-ssn")]

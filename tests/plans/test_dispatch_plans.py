@@ -22,6 +22,8 @@ from duly.triggers.instants import from_ms
 from tests.plans.test_due_plan import Recorder
 from tests.rows import LATER_MS, NOON_MS, rows
 
+pytestmark = pytest.mark.extended
+
 DAILY = trigger_text(cron("0 12 * * *", tz="Europe/Berlin"))
 ENDED = 10_000
 HELD = 500

@@ -16,6 +16,8 @@ from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, fill
 
+pytestmark = pytest.mark.extended
+
 DAILY = trigger_text(cron("0 12 * * *", tz="Europe/Berlin"))
 STORED = 100_000
 DUE = 10

@@ -11,6 +11,7 @@ IN_VAIN = """Limit  (cost=0..1 rows=1) (actual time=0..1 rows=0.00 loops=1)
         Rows Removed by Filter: 9000"""
 
 
+@pytest.mark.planted("plans")
 @pytest.mark.parametrize(
     ("plan", "tables", "rows"),
     [

@@ -22,6 +22,8 @@ from tests.plans.explained import Verb, examined, plans_of
 from tests.rows import NOON_MS, fill
 from tests.servers import PostgresServer
 
+pytestmark = pytest.mark.extended
+
 DAILY = trigger_text(cron("0 12 * * *", tz="Europe/Berlin"))
 MANY = 40_000
 LIMIT = 1_000

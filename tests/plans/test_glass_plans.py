@@ -34,7 +34,14 @@ MOST = 200
 LOOK = 500
 PAGE_MOST = 10_001
 """What one statement of a page may look at, and one more to know that there are more."""
-SMALL = ("duly_queues", "duly_workers", "duly_locks", "duly_schema", "duly_audit")
+SMALL = (
+    "duly_queues",
+    "duly_workers",
+    "duly_locks",
+    "duly_schema",
+    "duly_audit",
+    "duly_ledger_counts",
+)
 EMPTY = ("duly_occurrences", "duly_schedule_events", "duly_job_events")
 """Read as they are: small, empty here, or, in SQLite, from the end of the table on."""
 DAILY = cron("0 12 * * *", tz="Europe/Berlin")
@@ -82,9 +89,14 @@ READS: dict[str, tuple[Verb, int]] = {
     "states": (lambda store: store.count_states(MOST), MOST),
     "queues": (lambda store: store.count_queues(MOST), 3 * MOST),
     "workspaces": (lambda store: store.count_workspaces("default", 50), 50 * PAIRS),
+    "backlog": (lambda store: store.count_backlog(MOST), 40_000),
+    "ledger": (lambda store: store.count_occurrences(), MOST),
+    "misses": (lambda store: store.find_missing(), MOST),
+    "line": (lambda store: store.count_line(MOST), 2 * MOST),
     "ends": (lambda store: store.count_ends(0, MOST), 3 * MOST),
     "glance": (lambda store: store.glance(MOST), MOST),
     "upcoming": (lambda store: store.upcoming(FUTURE_MS, MOST, LOOK), LOOK + 1),
+    "planned runs": (lambda store: store.next_planned(8, MOST), MOST),
     "check of the index": (lambda store: store.check_index(limit=MOST), MOST),
     "audit": (lambda store: store.list_audit(limit=10), 10),
     "audit of one": (lambda store: store.list_audit(target="job:7"), 2),
@@ -113,6 +125,7 @@ QUERIES = {
     "/schedules/edit": ("?flow=bulk&scope=user:7&name=sch",),
     "/schedules": ("", "?state=paused", "?name=nobody", "?scope=user:7"),
     "/jobs": ("", "?queue=nobody", "?action=a.b", *(f"?state={each}" for each in JobState)),
+    "/jobs/confirm": ("?do=retry&state=dead", "?do=delete&state=dead&queue=nobody"),
     "/queue": ("?name=default",),
 }
 
@@ -148,6 +161,9 @@ def test_counts_are_right_where_they_are_small(url: str) -> None:
         assert counts[JobState.PROCESSING] == 500
         assert counts[JobState.SUCCEEDED] == 4_000
         assert counts[JobState.QUEUED] == 10_000
+        backlog = await store.count_backlog()
+        assert backlog.is_estimate
+        assert backlog.jobs > 15_000
         await store.close()
 
     asyncio.run(check())

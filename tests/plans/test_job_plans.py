@@ -24,7 +24,7 @@ FUTURE_MS = 4_000_000_000_000
 JOBS = "duly_jobs"
 LINE = "duly_job_line"
 
-REQUEST = ClaimRequest(worker=WORKER, limit=20, careful_limit=5, actions=("mail.send",))
+REQUEST = ClaimRequest(worker=WORKER, limit=20, actions=("mail.send",))
 FAIR = ClaimRequest(worker=WORKER, limit=20, fair=True, tokens=3, token_batch=5)
 
 

@@ -16,6 +16,8 @@ from duly.occurrences import trigger_text
 from duly.outcomes import Succeeded, decide
 from duly.schedules import Definition, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
+from duly.stores.ledger_misses import ROWS_LOOK
+from duly.stores.sql import ledger_counts
 from duly.stores.sql.db import Db
 from duly.stores.sql.rows import insert as insert_rows
 from duly.stores.sql.store import SqlStore
@@ -53,6 +55,7 @@ def _documents() -> Iterator[dict[str, object]]:
             "body": BODY,
             "created_at_ms": 1_773_572_400_000,
             "updated_at_ms": 1_773_572_400_000,
+            "hand_over": "external" if is_bad else None,
         }
 
 
@@ -119,6 +122,9 @@ VERBS: dict[str, tuple[Verb, int]] = {
     "a flow": (search(flow="rare"), PAGE),
     "a state": (search(state="quarantined"), PAGE),
     "a state of a flow": (search(state="quarantined", flow="rare"), PAGE),
+    "a hand-over": (search(hand_over="external"), PAGE),
+    "a hand-over of a flow": (search(hand_over="external", flow="rare"), PAGE),
+    "the usual hand-over": (search(hand_over="jobs"), PAGE + RARE),
     "a name in a flow": (search(flow="bulk", name_prefix="digest-5"), PAGE),
     "a name": (search(name_prefix="digest-5"), PAGE),
     "a name nobody has": (search(name_prefix="zzz"), PAGE),
@@ -164,3 +170,17 @@ def test_reads_examine_what_they_show(url: str, name: str) -> None:
         assert scans(plan) == [], plan
         assert "TEMP B-TREE FOR ORDER" not in plan, plan
         assert examined(plan) <= most, plan
+
+
+def test_misses_are_found_by_their_index(url: str) -> None:
+    """Of the whole ledger only what was missed or skipped lately, then the newest of a schedule."""
+
+    async def look(store: SqlStore) -> None:
+        await store.find_missing()
+        await store._run(ledger_counts._missing, LONG)
+
+    candidates, of_one = plans_of(url, look)
+    assert "duly_occurrences_lost" in candidates, candidates
+    for plan in (candidates, of_one):
+        assert scans(plan) == [], plan
+        assert examined(plan) <= ROWS_LOOK, plan

@@ -106,9 +106,15 @@ async def both_halves(store: SqlStore) -> None:
         await store.prune_ledger(kept, LIMIT, cursor)
 
 
+async def finished(store: SqlStore) -> None:
+    for cursor in (None, "finished:"):
+        await store.prune_schedules(LedgerRetention(), LIMIT, cursor)
+
+
 VERBS: dict[str, Verb] = {
     "erase": every_kind,
     "prune_ledger": both_halves,
+    "prune_schedules": finished,
     "recompute_zones": lambda store: store.recompute_zones("2031a", limit=LIMIT, cursor="rows:9"),
 }
 SMALL = ("duly_schema", "duly_queue_tokens", "duly_jobs", "duly_running")

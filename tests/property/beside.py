@@ -1,4 +1,4 @@
-"""What stands beside the jobs: the line and the marks, compared with the jobs themselves."""
+"""What stands beside jobs and ledger: line, marks and counts, compared with these themselves."""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ from duly.store import Store
 from duly.stores.sql.job_line import COLUMNS
 from duly.stores.sql.store import SqlStore
 
+_COUNTED = (
+    "SELECT flow, outcome, SUM(times) FROM duly_ledger_counts "
+    "GROUP BY flow, outcome HAVING SUM(times) <> 0"
+)
+_LEDGER = (
+    "SELECT flow, CASE WHEN state = 'missed' AND reason = 'paused' THEN 'paused' ELSE state END, "
+    "SUM(times) FROM duly_occurrences GROUP BY 1, 2"
+)
+
 
 def check_beside(store: Store) -> None:
     """Who is queued stands in line, and nobody else; whoever runs is marked, and who has ended.
 
-    Marks of ended jobs name these once, and nobody else: they are counted.
+    Marks of ended jobs name these once, and nobody else: they are counted. The counts of the ledger
+    are what a count of its rows gives.
     """
     if not isinstance(store, SqlStore):
         return
     with store._engine.connect() as connection:
+        assert _rows(connection, _COUNTED) == _rows(connection, _LEDGER)
         stands = f"SELECT {COLUMNS} FROM duly_job_line"  # noqa: S608
         queued = f"SELECT {COLUMNS} FROM duly_jobs WHERE state = 'queued'"  # noqa: S608
         assert _rows(connection, stands) == _rows(connection, queued)

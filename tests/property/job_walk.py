@@ -14,12 +14,13 @@ from duly.job_store import (
     ClaimRequest,
     Claims,
     JobFilter,
+    ProgressNote,
     QueueSettings,
     Retention,
     WorkerInfo,
 )
 from duly.jobs import FINAL, TRANSITIONS, Job, JobId, JobState, LeasedJob, NewJob, Token, WorkerId
-from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded, decide
+from duly.outcomes import Cancelled, Failed, Finish, Outcome, Released, Succeeded, decide
 from duly.retries import RetryPolicy
 from duly.store import Store
 from duly.testing import ManualClock
@@ -57,6 +58,7 @@ class JobWalk:
             self._finish: 20,
             self._renew: 6,
             self._release_tokens: 6,
+            self._start: 8,
             self._note_progress: 3,
             self._cancel: 5,
             self._retry: 5,
@@ -149,7 +151,6 @@ class JobWalk:
             self._asker,
             queues=tuple(self._chance.sample(QUEUES, self._chance.randint(1, 3))),
             limit=pick(0, 1, 3, 10),
-            careful_limit=pick(0, 1, 1, 4),
             lease_ms=pick(1_000, 10_000, 30_000),
             actions=pick(None, None, None, ACTIONS[:1]),
             fair=self._maybe(),
@@ -161,8 +162,21 @@ class JobWalk:
 
     def _finish(self) -> Step:
         leases = self._some(self._leases, 4) if self._leases else []
-        finishes = [decide(job, self._outcome(), self._chance.random()) for job in leases]
+        finishes = [self._end(job) for job in leases]
         return lambda store: store.finish(finishes)
+
+    def _end(self, job: LeasedJob) -> Finish:
+        outcome = self._outcome()
+        # Only a start that was recorded is given back; here it may not have been.
+        is_charged = self._maybe(0.2) and not isinstance(outcome, Released)
+        end = decide(job, outcome, self._chance.random(), is_charged=is_charged)
+        note = self._pick(None, None, '"end"')
+        return end._replace(progress=note, isolate=self._maybe(0.1))
+
+    def _start(self) -> Step:
+        leases = {job.id: job.fence for job in self._some(self._leases, 6)} if self._leases else {}
+        worker = self._chance.choice(WORKERS)
+        return lambda store: store.start_jobs(worker, list(leases.items()))
 
     def _outcome(self) -> Outcome:
         outcomes: list[Outcome] = [
@@ -196,7 +210,7 @@ class JobWalk:
             return self._sweep()
         job = self._chance.choice(self._leases)
         text = str(self._chance.randint(1, 100))
-        return lambda store: store.note_progress(job.id, job.fence, text)
+        return lambda store: store.note_progress([ProgressNote(job.id, job.fence, text)])
 
     def _wish(self) -> tuple[JobId, dict[str, Any]]:
         by = {"by": self._pick(None, "ada"), "reason": self._pick(None, "because")}
@@ -219,7 +233,8 @@ class JobWalk:
         limit = self._pick(1, 3, 1_000)
         if self._maybe():
             return lambda store: store.promote_due(limit)
-        return lambda store: store.release_expired(limit)
+        # Stores may release leases that end at the same time in any order: take all of them.
+        return lambda store: store.release_expired(1_000)
 
     def _prune(self) -> Step:
         limit = self._pick(3, 1_000)

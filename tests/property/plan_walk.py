@@ -173,7 +173,6 @@ class PlanWalk:
         request = ClaimRequest(
             self._pick(*WORKERS),
             limit=self._pick(1, 2, 5),
-            careful_limit=self._pick(1, 2),
             lease_ms=self._pick(5_000, 45_000, 200_000),
         )
         return lambda store, _: store.claim_jobs(request)

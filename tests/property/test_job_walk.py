@@ -91,6 +91,7 @@ class CancelsWhatWasLost(MemoryStore):
         return count
 
 
+@pytest.mark.planted("walks")
 @pytest.mark.parametrize("broken", [ForgetsFences, CancelsWhatWasLost])
 def test_walk_notices_a_difference(broken: type[MemoryStore]) -> None:
     clock = ManualClock(START)

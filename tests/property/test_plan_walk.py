@@ -17,6 +17,7 @@ from duly.store import Store
 from duly.stores import MemoryStore, open_store, spans
 from duly.stores.memory import job_moves
 from duly.testing import ManualClock
+from tests.property.beside import check_beside
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
 from tests.property.strategies import DEPTH
 
@@ -157,6 +158,9 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
         where = f"seed {seed}, step {number}: {name}"
         assert theirs.told(answer) == ours.told(expected), where
         if number % DUMP_EVERY == 0 or number == steps - 1:
+            check_beside(store)
+            assert await store.count_occurrences() == await model.count_occurrences(), where
+            assert await store.find_missing() == await model.find_missing(), where
             for one, other in zip_longest(
                 await dump(model, walk.ids), await dump(store, walk.ids), fillvalue="nothing"
             ):
@@ -204,6 +208,7 @@ def walk_some(seeds: int) -> None:
         asyncio.run(walk_in_memory(MemoryStore(clock), clock, seed))
 
 
+@pytest.mark.planted("walks")
 @pytest.mark.parametrize("bug", PLANTED)
 def test_walk_notices_a_planted_bug(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     module, name, wrong = PLANTED[bug]

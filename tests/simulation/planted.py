@@ -5,6 +5,7 @@ condition that is left out, a key with too much in it, a hand-over that is forgo
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -13,11 +14,14 @@ from msgspec.structs import replace
 from duly.clock import Clock
 from duly.job_store import MAX_SWEEP
 from duly.jobs import Job, JobId, JobState
+from duly.ledger_store import OccurrenceCounts, OutcomeCount
 from duly.loops import slots
 from duly.occurrences import IndexRow
-from duly.outcomes import Released
+from duly.outcomes import Loss, Released
 from duly.plan_store import PlanReport, PlanRequest, PlanSettings
 from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.runs import runs_after_edit
+from duly.schedules import Definition
 from duly.stores.memory import (
     hand_over,
     job_claims,
@@ -29,6 +33,7 @@ from duly.stores.memory import (
 )
 from duly.stores.memory.tables import Tables
 from duly.testing.simulation import simulate
+from duly.testing.simulation.people import FLOW
 from duly.testing.simulation.record import WatchedStore
 from duly.testing.simulation.world import MakeStore
 from duly.turns import Asking, Turns, decide_turns
@@ -135,16 +140,20 @@ def _uncounted(step: hand_over.Step, row: IndexRow, planned: Plan) -> None:
     _move(step, row, planned._replace(runs_left=row.runs_left))
 
 
+def _kept_runs(old: Definition, had: int | None, new: Definition, _withdrawn: int) -> int | None:
+    return runs_after_edit(old, had, new, 0)
+
+
 def _lose_silently(tables: Tables, _now_ms: int, job: Job) -> None:
     """The state changes, and no event says so."""
     job_moves.put(
         tables,
-        replace(job, state=JobState.QUEUED, worker=None, lease_until_ms=None, is_careful=True),
+        replace(job, state=JobState.QUEUED, worker=None, lease_until_ms=None),
     )
 
 
-def _queue_again(_job: object) -> tuple[JobState, ...]:
-    return (JobState.QUEUED,)
+def _queue_again(job: Job) -> Loss:
+    return Loss((JobState.QUEUED,), job.start_mode, 0)
 
 
 def _release(why: str, *_: object) -> Released | None:
@@ -166,6 +175,23 @@ class Refuses(WatchedStore):
         if self.tables.jobs:
             raise ValueError("the driver says no")
         return await super().promote_due(limit)
+
+
+class CountsReports(WatchedStore):
+    """Counts what planners report: not what a write plans, nor what promotion decides."""
+
+    def __init__(self, clock: Clock, *, planning: PlanSettings) -> None:
+        super().__init__(clock, planning=planning)
+        self.reported: Counter[str] = Counter()
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        report = await super().plan_occurrences(request)
+        self.reported.update(succeeded=report.planned, missed=report.missed)
+        return report
+
+    async def count_occurrences(self) -> OccurrenceCounts:
+        found = sorted(self.reported.items())
+        return OccurrenceCounts([OutcomeCount(FLOW, *each) for each in found])
 
 
 Plant = Callable[[pytest.MonkeyPatch], MakeStore]
@@ -245,6 +271,12 @@ def runs_not_counted(patch: pytest.MonkeyPatch) -> MakeStore:
     return store_of(WatchedStore)
 
 
+def withdrawn_runs_kept(patch: pytest.MonkeyPatch) -> MakeStore:
+    """A withdrawal gives no run back."""
+    patch.setattr(schedules, "runs_after_edit", _kept_runs)
+    return store_of(WatchedStore)
+
+
 def loss_without_event(patch: pytest.MonkeyPatch) -> MakeStore:
     """A job changes its state behind its history."""
     patch.setattr(job_sweeps, "_lose", _lose_silently)
@@ -294,6 +326,11 @@ def ledger_left_behind(patch: pytest.MonkeyPatch) -> MakeStore:
     return store_of(WatchedStore)
 
 
+def counted_by_process(_patch: pytest.MonkeyPatch) -> MakeStore:
+    """Metrics are sums of what loops reported."""
+    return store_of(CountsReports)
+
+
 def unknown_error(_patch: pytest.MonkeyPatch) -> MakeStore:
     """A loop ends by an error that no loop expects."""
     return store_of(Refuses)
@@ -311,6 +348,7 @@ BUGS: tuple[tuple[Plant, frozenset[str]], ...] = (
     (grace_ignored, frozenset({"missed"})),
     (promoted_early, frozenset({"early"})),
     (runs_not_counted, frozenset({"limit"})),
+    (withdrawn_runs_kept, frozenset({"count"})),
     (loss_without_event, frozenset({"history"})),
     (lost_is_tried_again, frozenset({"doubled"})),
     (stopped_is_tried_again, frozenset({"doubled"})),
@@ -319,6 +357,7 @@ BUGS: tuple[tuple[Plant, frozenset[str]], ...] = (
     (pause_not_told, frozenset({"pause"})),
     (hand_not_set_back, frozenset({"forgotten", "uncovered"})),
     (ledger_left_behind, frozenset({"ledger"})),
+    (counted_by_process, frozenset({"metrics"})),
     (unknown_error, frozenset({"error"})),
 )
 """Each with promises that it breaks; one of them must be named."""

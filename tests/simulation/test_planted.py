@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from duly.testing.simulation import check_times, checks
+from duly.testing.simulation import check_runs, check_times, checks
 from tests.simulation.planted import BUGS, Plant, seeds_until_caught
 
 
+@pytest.mark.planted("simulation")
 @pytest.mark.parametrize(("plant", "promises"), BUGS, ids=[plant.__name__ for plant, _ in BUGS])
 def test_a_planted_bug_is_caught(plant: Plant, promises: frozenset[str]) -> None:
     count, broken = seeds_until_caught(plant, promises)
@@ -17,6 +18,6 @@ def test_a_planted_bug_is_caught(plant: Plant, promises: frozenset[str]) -> None
 
 
 def test_every_promise_is_broken_by_some_bug() -> None:
-    sources = inspect.getsource(checks) + inspect.getsource(check_times)
+    sources = "".join(map(inspect.getsource, (checks, check_times, check_runs)))
     promises = set(re.findall(r'Violation\(\s*"([a-z]+)"', sources))
     assert promises == {promise for _, broken in BUGS for promise in broken}

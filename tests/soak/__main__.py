@@ -21,10 +21,24 @@ from tests.servers import NO_SERVER, find_binaries
 from tests.soak.audit import Books, Verdict, judge
 from tests.soak.crew import BOTH, PLANNER, WORKER, Crew
 
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An action, and the policies of the schedules that start it."""
+
+    action: str
+    policies: Policies
+
+
 PATIENT = Policies(
     misfire=Misfire("catch_up", limit=10_000, per_minute=60_000), grace_ms=60_000, overlap="allow"
 )
-CAREFUL = Policies(delivery="at_most_once", overlap="allow", grace_ms=600_000)
+CAREFUL = Policies(overlap="allow", grace_ms=600_000)
+"""Says nothing of the delivery: that is for the action to declare."""
+REPEATED = Policies(delivery="at_least_once", overlap="allow", grace_ms=600_000)
+PATIENT_NOTE = Start("note", PATIENT)
+CAREFUL_NOTE = Start("note_once", CAREFUL)
+REPEATED_NOTE = Start("note_once", REPEATED)
 QUIET_S = 180.0
 
 
@@ -36,7 +50,7 @@ class Soak:
     schedules: int
     interval_s: int
     seconds: int
-    policies: tuple[Policies, ...]
+    starts: tuple[Start, ...]
     roles: tuple[tuple[str, ...], ...]
     kill_every_s: float | None = 1.0
     all_run: bool = False
@@ -48,12 +62,13 @@ def soaks(*, quick: bool) -> list[tuple[str, Soak]]:
     seconds, count, many = (12, 50, 2_000) if quick else (60, 1_000, 100_000)
     crew = (PLANNER,) * 3 + (WORKER,) * 3
     small = (PLANNER,) * 2 + (WORKER,) * 2
-    patient = (PATIENT, CAREFUL)
+    patient = (PATIENT_NOTE, CAREFUL_NOTE, REPEATED_NOTE)
+    plain = (Start("note", Policies()), Start("note_once", Policies()))
     return [
         ("postgresql", Soak("catch up", count, 6, seconds, patient, crew, all_run=True)),
-        ("postgresql", Soak("defaults", count, 6, seconds, (Policies(),), crew)),
+        ("postgresql", Soak("defaults", count, 6, seconds, plain, crew)),
         ("sqlite", Soak("catch up", count, 6, seconds, patient, small, all_run=True)),
-        ("sqlite", Soak("defaults", count, 6, seconds, (Policies(),), small)),
+        ("sqlite", Soak("defaults", count, 6, seconds, plain, small)),
         (
             "postgresql",
             Soak(
@@ -61,7 +76,7 @@ def soaks(*, quick: bool) -> list[tuple[str, Soak]]:
                 many,
                 60,
                 60,
-                (Policies(grace_ms=600_000),),
+                (Start("note", Policies(grace_ms=600_000)),),
                 (BOTH,) * 10,
                 None,
                 all_run=True,
@@ -103,9 +118,9 @@ async def _create(url: str, soak: Soak) -> list[Schedule]:
         first = start + timedelta(milliseconds=offset // timedelta(milliseconds=1))
         last = first + timedelta(seconds=soak.seconds - soak.interval_s)
         trigger = every(seconds=soak.interval_s, start_at=first, end_at=last)
-        policies = soak.policies[number % len(soak.policies)]
+        start_of = soak.starts[number % len(soak.starts)]
         key = ScheduleKey("soak", "system", f"{number:06}")
-        definition = Definition(trigger, "note", policies=policies)
+        definition = Definition(trigger, start_of.action, policies=start_of.policies)
         writes.append(ScheduleWrite(key, ScheduleId(new_id("sch_")), definition))
     for i in range(0, len(writes), 5_000):
         for answer in await store.put_schedules(writes[i : i + 5_000]):
@@ -120,12 +135,13 @@ def row_of(place: str, soak: Soak, answer: tuple[Verdict, int, bool]) -> tuple[s
     verdict, killed, is_quiet = answer
     states = ", ".join(f"{state} {count:,}" for state, count in sorted(verdict.states.items()))
     swallowed = verdict.states["missed"] + verdict.states["skipped"]
-    is_kept = is_quiet and not verdict.lost and not verdict.doubled
+    is_kept = is_quiet and not (verdict.lost or verdict.doubled or verdict.undeclared)
     if soak.all_run:
         is_kept = is_kept and swallowed == 0
     line = (
         f"{place:<11} {soak.name:<9} {soak.schedules:>7,} {len(soak.roles):>9} {killed:>6} "
-        f"{verdict.expected:>8,} {verdict.lost:>5} {verdict.doubled:>7} {verdict.again:>6}  "
+        f"{verdict.expected:>8,} {verdict.lost:>5} {verdict.doubled:>7} {verdict.again:>6} "
+        f"{verdict.undeclared:>10}  "
         f"{states}{'' if is_quiet else '; not all came to rest'}"
     )
     return line, is_kept
@@ -133,7 +149,7 @@ def row_of(place: str, soak: Soak, answer: tuple[Verdict, int, bool]) -> tuple[s
 
 HEAD = (
     f"{'store':<11} {'soak':<9} {'schedul.':>7} {'processes':>9} {'killed':>6} {'times':>8} "
-    f"{'lost':>5} {'doubled':>7} {'again':>6}  what became of them"
+    f"{'lost':>5} {'doubled':>7} {'again':>6} {'undeclared':>10}  what became of them"
 )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
-from duly.schedules import Schedule
+from duly.schedules import Definition, Schedule
 from duly.triggers.instants import to_ms
+from tests.soak.application import flow
 
 OPEN = ("scheduled", "queued", "processing", "retrying")
 
@@ -27,6 +28,9 @@ class Verdict:
     """Times covered twice, with two jobs, or at-most-once jobs that began twice."""
     again: int = 0
     """At-least-once jobs that began again after a kill: allowed, and counted."""
+    undeclared: int = 0
+    """Jobs stored with another delivery than the code declares, and starts of a job that show the
+    same attempt number."""
 
 
 class Books:
@@ -69,14 +73,32 @@ def judge(books: Books, schedules: Sequence[Schedule], journal: Path) -> Verdict
     )
     verdict.doubled += sum(count - 1 for count in pairs.values())
     verdict.lost += sum(row[0] in OPEN for row in books.rows("SELECT state FROM duly_jobs"))
-    careful = {row[0] for row in books.rows("SELECT id FROM duly_jobs WHERE max_attempts = 1")}
-    starts = Counter(journal.read_text().split())
-    for job_id, count in starts.items():
-        if job_id in careful:
+    _judge_starts(verdict, books, schedules, journal)
+    return verdict
+
+
+def declared_delivery(definition: Definition) -> str:
+    """Return what the code says: the schedule where it says anything, else the action."""
+    return definition.policies.delivery or flow.actions[definition.action].delivery
+
+
+def _judge_starts(
+    verdict: Verdict, books: Books, schedules: Sequence[Schedule], journal: Path
+) -> None:
+    """Compare stored jobs and started handlers with the declarations, not with each other."""
+    declared = {each.id: declared_delivery(each.definition) for each in schedules}
+    rows = books.rows("SELECT id, schedule_id, max_attempts FROM duly_jobs")
+    delivery = {row[0]: declared[row[1]] for row in rows}
+    for row in rows:
+        is_stored_so = (row[2] == 1) == (delivery[row[0]] == "at_most_once")
+        verdict.undeclared += not is_stored_so
+    starts = [tuple(line.split()) for line in journal.read_text().splitlines()]
+    verdict.undeclared += len(starts) - len(set(starts))
+    for job_id, count in Counter(start[0] for start in starts).items():
+        if delivery[job_id] == "at_most_once":
             verdict.doubled += count - 1
         else:
             verdict.again += count - 1
-    return verdict
 
 
 def _judge_times(verdict: Verdict, schedule: Schedule, rows: list[tuple[int, int, str]]) -> None:

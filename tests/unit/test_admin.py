@@ -13,7 +13,15 @@ from duly.admin import MAX_MANY, Admin, ManyReport
 from duly.client import Client
 from duly.errors import Conflict, InvalidInput, NotFound
 from duly.flows import Flow
-from duly.job_store import DAY_MS, ClaimRequest, JobCount, JobFilter, Retention, WorkerInfo
+from duly.job_store import (
+    DAY_MS,
+    ClaimRequest,
+    JobCount,
+    JobFilter,
+    ProgressNote,
+    Retention,
+    WorkerInfo,
+)
 from duly.job_views import JobView
 from duly.jobs import JobId, JobState, WorkerId
 from duly.outcomes import Failed, Outcome, Succeeded, decide
@@ -166,7 +174,7 @@ def test_a_running_job_shows_worker_lease_and_progress(
     job_id = person(client)
     claims = run(store.claim_jobs(ClaimRequest(WorkerId("w"), lease_ms=30_000)))
     progress = f'{{"percent":40,"message":"row of {PASSWORD}"}}'
-    run(store.note_progress(job_id, claims.jobs[0].fence, progress))
+    run(store.note_progress([ProgressNote(job_id, claims.jobs[0].fence, progress)]))
     detail = run(admin.job(job_id))
     assert (detail.job.worker, detail.job.lease_ends_at) == ("w", NOW + timedelta(seconds=30))
     assert detail.job.progress == f'{{"percent": 40, "message": "row of {REDACTED}"}}'

@@ -13,6 +13,7 @@ from tests.servers import NO_SERVER, find_binaries
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
     # A process of its own, as make starts it: the script must find its package by itself.

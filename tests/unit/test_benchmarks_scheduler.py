@@ -20,20 +20,21 @@ from benchmarks.scheduler_steady import Lateness
 from tests.servers import NO_SERVER, find_binaries
 
 ROOT = Path(__file__).parent.parent.parent
-LATE = Lateness(100, 10.0, 200.0, 5, 210.0, 50.0)
+LATE = Lateness(100, 10.0, 200.0, 5, 210.0, 50, 160.0, 50.0)
 FIGURES = Figures(
     facts={"python": "3"},
     burst=Burst(100, [60.0, 70.0, 90.0], [100.0, 100.0, 100.0]),
     stored=[
         Stored("PostgreSQL", 10, 1.0, 1.0, LATE),
-        Stored("PostgreSQL", 20, 1.0, 1.0, replace(LATE, p99_ms=249.0)),
-        Stored("SQLite", 10, 1.0, 1.0, replace(LATE, p99_ms=900.0)),
+        Stored("PostgreSQL", 20, 1.0, 1.0, replace(LATE, p99_ms=240.0)),
+        Stored("SQLite", 10, 1.0, 1.0, replace(LATE, p99_ms=900.0, plain_p99_ms=590.0)),
     ],
     mix=Mix(10, 1, 9, 3, 3, 1, 10, 10, 1.0, 2.0, 0.5, 0.1),
     peers=left_out([50]),
 )
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
     # A process of its own, as make starts it: the script must find its package by itself.
@@ -49,37 +50,39 @@ def test_quick_run(tmp_path: Path) -> None:
     lines = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
     assert [line[1] for line in lines] == [
         "burst-vs-bare",
-        "lateness-p99-ms",
+        "lateness-vs-plain-jobs-postgresql",
+        "lateness-vs-plain-jobs-sqlite",
         "duplicate-jobs",
     ], run.stderr
-    assert lines[2][-1] == "ok"
+    assert lines[3][-1] == "ok"
     assert run.returncode == (0 if all(line[-1] == "ok" for line in lines) else 1)
     results = json.loads((tmp_path / "scheduler.json").read_text())
     assert [each["database"] for each in results["stored"]] == ["PostgreSQL", "SQLite"]
     assert all(each["lateness"]["jobs"] > 0 for each in results["stored"])
-    assert results["mix"]["statements"] > results["mix"]["statements_without"] > 0
+    assert results["mix"]["statements"] >= results["mix"]["statements_without"] > 0
     assert str(tmp_path) not in json.dumps(results)
     assert (tmp_path / "scheduler.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bars_hold_the_median_of_pairs_and_the_worst_lateness_on_postgresql() -> None:
+def test_bars_use_the_median_of_pairs_and_the_worst_lateness_ratio() -> None:
     assert [str(bar) for bar in bars(FIGURES)] == [
         "bar burst-vs-bare 0.70 0.6 ok",
-        "bar lateness-p99-ms 249.0 <=250 ok",
+        "bar lateness-vs-plain-jobs-postgresql 1.50 <=1.5 ok",
+        "bar lateness-vs-plain-jobs-sqlite 1.53 <=1.5 short",
         "bar duplicate-jobs 0.0 <=0 ok",
     ]
 
 
 def test_a_single_duplicate_is_over() -> None:
     doubled = replace(FIGURES, mix=replace(FIGURES.mix, jobs=11))
-    assert [bar.is_met for bar in bars(doubled)] == [True, True, False]
+    assert [bar.is_met for bar in bars(doubled)] == [True, True, False, False]
 
 
 def test_an_absent_peer_is_not_available_and_falls_short_of_nothing() -> None:
     assert "left out" in text(FIGURES)
     assert Fired("other", 10, None, None, "no network").per_second is None
     assert Fired("other", 10, 5, 2.0).per_second == 2.5
-    assert all(bar.is_met for bar in bars(FIGURES))
+    assert [bar.is_met for bar in bars(FIGURES)] == [True, True, False, True]
 
 
 def test_claims_stand_beside_the_figures() -> None:

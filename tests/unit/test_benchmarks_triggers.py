@@ -11,6 +11,7 @@ from benchmarks.report import Bar
 BAR = re.compile(r"bar [a-z-]+ \d+\.\d \d+ (?:ok|short)")
 
 
+@pytest.mark.extended
 def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert triggers.main(["--quick", "--out", str(tmp_path)]) in (0, 1)
     printed = capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Pictures from numbers: what is drawn, what it is called, and that nothing slips in."""
 
 from datetime import UTC, date, datetime, timedelta
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -8,6 +9,7 @@ from markupsafe import Markup
 
 from duly.forecast import Forecast
 from duly.glass_views import Minute
+from duly.health import Level
 from duly.server import charts
 from duly.server.calendar import MAX_TIMES, planned_days, with_plans
 from duly.server.icons import badge, icon, tone
@@ -158,3 +160,30 @@ def test_every_tone_has_shapes_of_its_own() -> None:
     }
     assert len({each.partition("<svg")[2] for each in shapes.values()}) == 4
     assert 'aria-hidden="true"' in icon("check")
+
+
+@pytest.mark.parametrize("most", [9, 99_999, 10_000_000])
+def test_no_label_of_a_scale_is_cut_off(most: int) -> None:
+    """Labels end left of the bars; none may begin left of the picture."""
+    minutes = [Minute(NOON, succeeded=most)]
+    forecast = Forecast(to_ms(NOON), (most,), is_estimate=False, rows=2)
+    for svg in (charts.minutes_chart(minutes), charts.forecast_chart(forecast)):
+        labels = [each for each in parsed(svg).iter("text") if each.get("class") == "scale"]
+        assert len(labels) == 3
+        for label in labels:
+            assert float(label.get("x", "0")) >= 6.2 * len(label.text or ""), label.text
+
+
+@pytest.mark.parametrize("most", [9, 99_999, 10_000_000])
+def test_no_number_beside_a_bar_is_cut_off(most: int) -> None:
+    svg = parsed(charts.rank_chart([("all", most, None)], "all", width=360))
+    (value,) = [each for each in svg.iter("text") if each.get("class") == "value"]
+    assert float(value.get("x", "0")) + 6.2 * len(value.text or "") <= 360
+
+
+def test_every_grade_of_health_has_its_tone() -> None:
+    assert {level: tone(level) for level in get_args(Level)} == {
+        "ok": "good",
+        "warning": "warn",
+        "bad": "bad",
+    }

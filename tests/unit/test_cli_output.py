@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from duly.cli.failures import exit_code, explain_failures
-from duly.cli.output import cell, plain, print_table, shown
+from duly.cli.output import cell, plain, print_fields, print_json, print_table, say, shown
 from duly.cli.target import instant
 from duly.errors import BackendUnavailable, Conflict, DulyError, InvalidInput, NotFound
 from duly.jobs import JobState
@@ -34,6 +34,39 @@ class Struct(msgspec.Struct):
 
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+HOSTILE = "no\n2026-03-02 12:00:00 ERROR forged\r\x1b[2J\x9b31m\u202e\u2028\ud800"
+
+
+def test_what_people_wrote_does_not_steer_the_terminal() -> None:
+    @click.command()
+    @click.option("--how")
+    def show(how: str) -> None:
+        match how:
+            case "table":
+                print_table([HOSTILE, "x"], {"error": str, "other": lambda _: "y"}, "none")
+            case "fields":
+                print_fields({"error": HOSTILE})
+            case "json":
+                print_json({"error": HOSTILE})
+            case "say":
+                say(HOSTILE, bold=True)
+            case _:
+                explain_failures(_raise_hostile)()
+
+    for how, kept_lines in (("table", 3), ("fields", 2), ("json", 3), ("say", 2), ("fail", 2)):
+        result = CliRunner().invoke(show, ["--how", how], color=True)
+        text = result.output.replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\x1b[31m", "")
+        assert not set(text) & set("\r\x1b\x9b\u202e\u2028"), how
+        assert "forged" in text
+        assert len(text.splitlines()) == kept_lines, how
+    printed = CliRunner().invoke(show, ["--how", "json"]).output
+    assert msgspec.json.decode(printed.replace("\\ud800", "")) == {"error": HOSTILE[:-1]}
+
+
+def _raise_hostile() -> None:
+    raise Conflict(HOSTILE)
 
 
 def test_views_become_json_types() -> None:

@@ -59,7 +59,6 @@ def test_life_is_told_in_stretches() -> None:
     [
         ([], "active", ["active"]),
         ([], "paused", ["paused"]),
-        ([], "external", ["external"]),
         (["changed"], "paused", ["paused", "paused"]),
         (["resumed"], "active", ["paused", "active"]),
         (["finished"], "finished", ["active", "finished"]),

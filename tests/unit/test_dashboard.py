@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 from collections.abc import Iterator
 from typing import Any, Self
@@ -14,8 +15,9 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from duly import Context, Duly, Flow, JobId, ScheduleCollection, cron, user
+from duly.errors import InvalidInput
 from duly.glass_store import AuditEntry
-from duly.job_store import ClaimRequest
+from duly.job_store import ClaimRequest, JobFilter
 from duly.jobs import JobState, WorkerId
 from duly.outcomes import Failed, decide
 from duly.server.dashboard import PAGES, WISHES, dashboard_app
@@ -40,10 +42,11 @@ def an_app() -> Duly:
     return Duly("memory:", flows=[flow])
 
 
-async def a_dead_job(app: Duly) -> JobId:
-    job_id = (await app.client.enqueue("crm.send", {"password": "hunter22"})).job_id
-    claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
-    await app.store.finish([decide(job, Failed("no", is_final=True)) for job in claims.jobs])
+async def a_dead_job(app: Duly, *, queue: str = "default", error: str = "no") -> JobId:
+    given = {"password": "hunter22"}
+    job_id = (await app.client.enqueue("crm.send", given, queue=queue)).job_id
+    claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w"), queues=(queue,)))
+    await app.store.finish([decide(job, Failed(error, is_final=True)) for job in claims.jobs])
     return job_id
 
 
@@ -124,7 +127,7 @@ def test_strangers_change_nothing(visitor: Visitor, path: str) -> None:
 def test_every_page_answers(visitor: Visitor, path: str) -> None:
     visitor.become(0)
     answer = visitor.http.get(path)
-    needs_more = {"/job", "/schedule", "/schedules/edit", "/queue"}
+    needs_more = {"/job", "/jobs/confirm", "/schedule", "/schedules/edit", "/queue"}
     assert answer.status_code == (400 if path in needs_more else 200)
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["cache-control"] == "no-store"
@@ -152,7 +155,8 @@ def test_sign_in_and_out(visitor: Visitor) -> None:
     assert http.post("/sign-out", data={}).status_code == 303
     assert http.get("/").status_code == 303
     assert [(each.by, each.action, each.outcome) for each in visitor.audit()] == [
-        ("ada", "sign_in", "done")
+        ("ada", "sign_out", "done"),
+        ("ada", "sign_in", "done"),
     ]
 
 
@@ -217,6 +221,51 @@ def test_wish_is_granted_and_kept(visitor: Visitor) -> None:
     assert "is queued." not in visitor.http.get("/jobs").text
     (entry,) = visitor.audit()
     assert (entry.by, entry.action, entry.target) == ("ada", "job.retry", f"job:{job_id}")
+
+
+def test_bulk_actions_are_confirmed_with_a_count_and_audited_with_their_filter(
+    visitor: Visitor,
+) -> None:
+    for queue in ("default", "default", "mail"):
+        asyncio.run(a_dead_job(visitor.app, queue=queue))
+    visitor.become(0)
+    listed = html.unescape(visitor.http.get("/jobs?state=dead&queue=default").text)
+    confirm = "/jobs/confirm?do=retry&state=dead&queue=default"
+    assert confirm in listed
+    assert "<strong>2 jobs</strong>" in visitor.http.get(confirm).text
+    assert "<strong>3 jobs</strong>" in visitor.http.get("/jobs/confirm?do=delete&state=dead").text
+    assert visitor.http.get("/jobs/confirm?do=burn&state=dead").status_code == 400
+    assert visitor.http.get("/jobs/confirm?do=delete").status_code == 400
+
+    fields = {"csrf": visitor.token(), "state": "dead", "queue": "default", "other": "x"}
+    answer = visitor.http.post("/jobs/retry", data=fields)
+    assert answer.headers["location"] == "/jobs?state=dead&queue=default"
+    entry = visitor.audit()[0]
+    assert (entry.action, entry.target) == ("jobs.retry", "jobs:state=dead&queue=default")
+    assert entry.detail.startswith("2 jobs are queued again")
+    left = asyncio.run(visitor.app.admin.count_many(JobFilter(state=JobState.DEAD)))
+    assert (left.jobs, left.is_exact) == (1, True)
+
+
+def test_a_count_that_was_cut_says_so(visitor: Visitor) -> None:
+    for _ in range(3):
+        asyncio.run(a_dead_job(visitor.app))
+    count = asyncio.run(visitor.app.admin.count_many(JobFilter(state=JobState.DEAD), limit=2))
+    assert (count.jobs, count.is_exact) == (2, False)
+    with pytest.raises(InvalidInput, match="every job"):
+        asyncio.run(visitor.app.admin.count_many(JobFilter()))
+
+
+def test_an_error_of_several_lines_shows_its_first_and_the_whole_on_hover(
+    visitor: Visitor,
+) -> None:
+    error = "ValueError: card was declined\n  code: 51\nsee https://bank.example"
+    job_id = asyncio.run(a_dead_job(visitor.app, error=error))
+    visitor.become(0)
+    for path in ("/", "/jobs?state=dead", f"/job?id={job_id}"):
+        page = html.unescape(visitor.http.get(path).text)
+        assert ">ValueError: card was declined …</span>" in page, path
+        assert f'title="{error}"' in page, path
 
 
 def test_refused_wish_is_kept_too(visitor: Visitor) -> None:
@@ -342,6 +391,43 @@ def test_schedule_is_made_changed_and_deleted(visitor: Visitor) -> None:
     assert visitor.http.get("/schedule", params=key).status_code == 404
 
 
+def test_a_change_keeps_the_zone_and_pages_show_seconds(visitor: Visitor) -> None:
+    visitor.become(0)
+    key = {"flow": "crm", "scope": "user:ada", "name": "digest"}
+    rule = '{"kind": "cron", "expression": "15 0 9 * * *", "seconds": true}'
+    fields = key | {"csrf": visitor.token(), "rule": rule, "action": "crm.send"}
+    visitor.http.post("/schedules/create", data=fields | {"zone": "Europe/Berlin"})
+    page = visitor.http.get("/schedule", params=key).text
+    assert re.search(r'class="wall"[^>]*>[^<]* 09:00:15<', page)
+    form = visitor.http.get("/schedules/edit", params=key).text
+    assert " 09:00:15<" in form
+    assert "Europe/Berlin" in form
+    visitor.http.post("/schedules/change", data=fields | {"rule": "0 10 * * *", "version": "1"})
+    page = visitor.http.get("/schedule", params=key).text
+    assert "at 10:00" in page
+    assert "Europe/Berlin" in page
+
+
+def test_external_schedule_is_paused_and_resumed(visitor: Visitor) -> None:
+    visitor.become(0)
+    mine = ScheduleCollection(visitor.app.store, "crm").of(user("ada"))
+    asyncio.run(mine.create("outside", "0 9 * * *", action="send", hand_over="external"))
+    key = {"flow": "crm", "scope": "user:ada", "name": "outside"}
+    fields = key | {"csrf": visitor.token()}
+    assert "An outside scheduler fires it" in visitor.http.get("/schedule", params=key).text
+    visitor.http.post("/schedule/pause", data=fields)
+    listed = visitor.http.get("/schedules", params={"state": "paused", "hand_over": "external"})
+    assert "outside" in listed.text
+    others = visitor.http.get("/schedules", params={"state": "paused", "hand_over": "http"})
+    assert "No such schedule" in others.text
+    page = visitor.http.get("/schedule", params=key).text
+    assert "It is paused: nothing will fire." in page
+    assert "/schedule/resume" in page
+    visitor.http.post("/schedule/resume", data=fields)
+    assert "/schedule/pause" in visitor.http.get("/schedule", params=key).text
+    assert visitor.http.get("/schedules", params={"hand_over": "x"}).status_code == 400
+
+
 def test_unknown_actions_are_refused(visitor: Visitor) -> None:
     visitor.become(0)
     fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
@@ -354,7 +440,7 @@ def test_an_input_nested_too_deep_is_refused(visitor: Visitor) -> None:
     fields = {"csrf": visitor.token(), "flow": "crm", "scope": "system", "name": "x"}
     fields |= {"rule": "0 9 * * *", "action": "crm.send", "input": "[" * 5_000 + "]" * 5_000}
     assert visitor.http.post("/schedules/create", data=fields).status_code == 303
-    assert "not JSON" in visitor.http.get("/schedules").text
+    assert "nested more than 100 levels deep" in visitor.http.get("/schedules").text
 
 
 def test_words_of_users_are_escaped(visitor: Visitor) -> None:

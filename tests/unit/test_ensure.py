@@ -193,7 +193,7 @@ def test_refusals_say_what_they_are_about(store: MemoryStore) -> None:
         run(scoped.ensure("another", "0 9 * * *", action="send"))
     with pytest.raises(InvalidInput, match="did you mean 'policies'"):
         ensure(scoped, policy=Policies())
-    with pytest.raises(InvalidInput, match="60000 ms at most"):
+    with pytest.raises(InvalidInput, match="at least 1 min"):
         ensure(scoped, every(seconds=10))
 
 

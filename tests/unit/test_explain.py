@@ -143,3 +143,12 @@ def test_what_cannot_be_explained() -> None:
         cron("@daily").explain(1, after=datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidTrigger, match="bind"):
         cron("H * * * *").explain(1, after=SPRING)
+
+
+def test_remarks_and_times_keep_seconds_and_milliseconds() -> None:
+    rule = cron("15 30 2 * * *", tz="Europe/Berlin", seconds=True)
+    found = rule.explain(1, datetime(2026, 3, 28, 12, tzinfo=UTC))
+    assert found.times[0].remark == "02:30:15 does not exist that day, moved to here"
+    fine = every(seconds=5, start_at=datetime(2026, 3, 28, 12, 0, 0, 250_000, tzinfo=UTC))
+    (time,) = fine.explain(1, datetime(2026, 3, 28, 12, 0, 1, tzinfo=UTC)).times
+    assert str(time) == "Sat 2026-03-28 12:00:05.250 +0000  2026-03-28 12:00:05.250Z"

@@ -80,14 +80,23 @@ def test_spread_moves_fires_and_loses_none() -> None:
 
 def test_sample_stands_for_all() -> None:
     found = of([a_row(cron("0 * * * *"))], stride=100)
-    assert found.is_estimate
+    assert (found.is_estimate, found.is_sample) == (True, True)
     assert found.total == 23 * 100
+
+
+def test_frequent_rules_among_others_are_exact() -> None:
+    """The rule at minute 0 has fired already; what seldom rules leave is for frequent ones."""
+    rows = [a_row(cron(f"{number} * * * *"), number) for number in range(20)]
+    found = of([*rows, a_row(cron("* * * * *"), 20)])
+    assert (found.total, found.rows, found.is_estimate) == (20 * 24 - 1 + 1_439, 21, False)
+    found = of([*rows, a_row(every(seconds=5, start_at=NOON), 20)])
+    assert (found.total, found.is_estimate) == (20 * 24 - 1 + 12 * DAY_MINUTES - 7, False)
 
 
 def test_very_frequent_rules_go_on_at_their_pace() -> None:
     starts = [NOON + timedelta(seconds=number) for number in range(10)]
     found = of([a_row(every(seconds=10, start_at=at), i) for i, at in enumerate(starts)])
-    assert found.is_estimate
+    assert (found.is_estimate, found.is_sample) == (True, False)
     exact = 10 * 6 * DAY_MINUTES
     assert abs(found.total - exact) < exact * 0.02
     assert 50 <= min(found.minutes[5:]) <= max(found.minutes[5:]) <= 70

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -12,19 +12,31 @@ import msgspec
 import pytest
 from starlette.responses import StreamingResponse
 
-from duly import Context, Duly, Flow, ScheduleCollection, ScheduleKey, cron, user
+from duly import (
+    SYSTEM,
+    Context,
+    Duly,
+    Flow,
+    ScheduleCollection,
+    ScheduleKey,
+    cron,
+    every,
+    once,
+    user,
+)
 from duly.alarms import alarms, is_missed
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.glass_store import Glance
 from duly.job_store import ClaimRequest, Retention
 from duly.jobs import WorkerId
+from duly.ledger_store import OccurrenceCounts, OutcomeCount
 from duly.occurrences import IndexRow
 from duly.outcomes import Failed, Succeeded, decide
 from duly.plan_store import PlanRequest
 from duly.server.dashboard import dashboard_app
 from duly.server.kept import Kept, Shared
 from duly.server.live import Live, changes, event
-from duly.server.metrics import Metrics
+from duly.server.metrics import OTHER_FLOWS, Metrics, of_ledger
 from duly.server.operator_auth import AuthOptions, OperatorAuth
 from duly.testing import ManualClock
 
@@ -192,6 +204,22 @@ def test_streams_are_bounded_and_end_with_the_server() -> None:
     asyncio.run(check())
 
 
+def test_streams_that_begin_at_once_are_bounded_too() -> None:
+    """An answer is counted when its stream begins, which others may have done meanwhile."""
+
+    async def check() -> None:
+        live = Live(period_s=60, most=1)
+        answers = [live.answer(_nothing), live.answer(_nothing)]
+        streams = [aiter(e.body_iterator) for e in answers if isinstance(e, StreamingResponse)]
+        assert b"retry" in await anext(streams[0])
+        assert b"event: end" in await anext(streams[1])
+        with pytest.raises(StopAsyncIteration):
+            await anext(streams[1])
+        assert live.streams == 1
+
+    asyncio.run(check())
+
+
 def test_streams_end_when_their_session_does() -> None:
     async def check() -> None:
         answers: list[dict[str, str] | None] = [{"a": "1"}, None]
@@ -252,7 +280,7 @@ def test_meters_count_what_loops_do() -> None:
         await app.store.finish(ends)
         assert await app.store.finish(ends[:1]) == [first.id]
         counts = app.meters.counts
-        assert (counts["plans"], counts["planned"], counts["enqueued"]) == (1, 1, 1)
+        assert (counts["plans"], counts["enqueued"]) == (1, 1)
         assert (counts["claimed"], counts["dead"], counts["refused"]) == (2, 1, 1)
         assert app.meters.ended == {"succeeded": 1, "failed": 1}
         await app.client.enqueue("crm.send", {})
@@ -269,10 +297,12 @@ def test_meters_count_retention_and_its_failures() -> None:
         keeper = app.keeper()
         await keeper.run_once()
         counts = app.meters.counts
-        assert (counts["prune_runs"], counts["prune_failures"]) == (2, 0)
+        runs = counts["prune_runs"]
+        assert runs >= 3, "jobs, ledger and finished schedules"
+        assert counts["prune_failures"] == 0
         with pytest.raises(InvalidInput):
             await app.store.prune(Retention(), -1)
-        assert (counts["prune_runs"], counts["prune_failures"]) == (2, 1)
+        assert (counts["prune_runs"], counts["prune_failures"]) == (runs, 1)
 
     asyncio.run(check())
 
@@ -371,11 +401,86 @@ def test_metrics_tell_what_is_stored_and_done() -> None:
         "duly_up 1.0",
         'duly_jobs{state="queued"} 2.0',
         'duly_queue_jobs{queue="mail",state="queued"} 1.0',
+        'duly_queue_jobs_capped{queue="mail",state="queued"} 0.0',
+        'duly_jobs_capped{state="queued"} 0.0',
+        "duly_backlog_jobs 2.0",
+        "duly_backlog_estimated 0.0",
+        'duly_queue_oldest_seconds{queue="default"} 2.0',
         "duly_index_due 0.0",
         "duly_index_silent 0.0",
         "duly_missed_runs 0.0",
-        "duly_planned_total 1.0",
+        'duly_occurrences{flow="crm",outcome="planned"} 1.0',
+        "duly_occurrences_capped 0.0",
+        'duly_schedules_missing{outcome="skipped"} 0.0',
         "duly_schedules_active 1.0",
         "duly_index_missing 0.0",
         "duly_workers_alive 0.0",
     } <= lines
+
+
+def test_coverage_is_of_what_should_have_run() -> None:
+    """One of twelve times ran, because nobody worked: neither planner nor process noticed."""
+    clock = ManualClock(NOON)
+    app = an_app(clock)
+
+    async def prepare() -> None:
+        await a_schedule(app)
+        await app.store.plan_occurrences(PlanRequest(look_ahead_ms=12 * HOUR_MS))
+        clock.advance(hours=12)
+        claims = await app.store.claim_jobs(ClaimRequest(worker=WorkerId("w")))
+        await app.store.finish([decide(job, Succeeded()) for job in claims.jobs])
+
+    asyncio.run(prepare())
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    lines = answer.text.splitlines()
+    assert 'duly_occurrences{flow="crm",outcome="missed"} 11.0' in lines
+    assert 'duly_occurrences{flow="crm",outcome="succeeded"} 1.0' in lines
+    (coverage,) = [each for each in lines if each.startswith("duly_coverage_ratio{")]
+    assert float(coverage.split()[-1]) == pytest.approx(1 / 12)
+
+
+def test_flows_beyond_a_hundred_share_a_label() -> None:
+    counts = [OutcomeCount(f"flow-{number:03}", "missed", 2) for number in range(102)]
+    family = next(iter(of_ledger(OccurrenceCounts(counts))))
+    assert len(family.samples) == 101
+    (rest,) = [each for each in family.samples if each.labels["flow"] == OTHER_FLOWS]
+    assert rest.value == 4
+
+
+def test_next_fires_name_what_is_planned_already() -> None:
+    """A schedule that fires every five seconds fires next in five seconds, not in a minute."""
+
+    async def check() -> None:
+        clock = ManualClock(NOON)
+        app = an_app(clock)
+        mine = app.schedules("crm").of(SYSTEM)
+        await mine.create("often", every(seconds=5), action="send", input={})
+        await mine.create("once", once(NOON + timedelta(seconds=30)), action="send", input={})
+        await mine.create("later", "0 * * * *", action="send", input={})
+        seen = await app.admin.glass.overview()
+        assert [(each.name, each.run_at - NOON) for each in seen.next_fires] == [
+            ("often", timedelta(seconds=5)),
+            ("once", timedelta(seconds=30)),
+            ("later", timedelta(hours=1)),
+        ]
+
+    asyncio.run(check())
+
+
+def test_a_count_that_stopped_says_so_and_the_backlog_goes_on() -> None:
+    app = an_app(ManualClock(NOON))
+
+    async def check() -> None:
+        await app.client.enqueue_many("crm.send", [{}] * 10_000)
+        await app.client.enqueue_many("crm.send", [{}] * 7)
+
+    asyncio.run(check())
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    assert {
+        'duly_jobs{state="queued"} 10000.0',
+        'duly_jobs_capped{state="queued"} 1.0',
+        'duly_queue_jobs_capped{queue="default",state="queued"} 1.0',
+        "duly_backlog_jobs 10007.0",
+    } <= set(answer.text.splitlines())

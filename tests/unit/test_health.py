@@ -7,8 +7,11 @@ import pytest
 from duly.health import Health, Vitals, judge
 from duly.job_store import QueueSettings
 from duly.jobs import JobState
+from duly.ledger_store import MissingSchedule
+from duly.schedules import ScheduleId
 from duly.store import IndexHealth
 
+MISSING = MissingSchedule(ScheduleId("sch_1"), "crm", "user:ada", "digest", 10, 2, 5)
 NOW_MS = 1_800_000_000_000
 
 
@@ -51,6 +54,7 @@ def test_active_schedules_and_an_empty_index_are_a_fault() -> None:
             "bad",
         ),
         (vitals(states={JobState.DEAD: 7}), "dead jobs", "warning"),
+        (vitals(missing=[MISSING]), "misses", "warning"),
         (vitals(queues=[QueueSettings("mail", is_paused=True)]), "queues", "warning"),
     ],
 )
@@ -58,6 +62,23 @@ def test_each_fault_is_found(facts: Vitals, name: str, level: str) -> None:
     health = judge(facts)
     assert only_finding(health) == (name, level)
     assert health.level == level
+
+
+def test_posts_wait_for_a_tick_and_not_for_a_planner() -> None:
+    def planning(**index: Any) -> tuple[str, str]:
+        (found,) = [each for each in judge(vitals(index)).findings if each.name == "planning"]
+        return found.level, found.text
+
+    late_ms = NOW_MS - 90_000
+    level, text = planning(posts_due=2, oldest_post_ms=late_ms)
+    assert (level, text) == (
+        "bad",
+        "2 rows of hand-over http are due, the oldest for 90 s: no tick runs, or it is behind",
+    )
+    level, text = planning(due=1, oldest_due_ms=NOW_MS, posts_due=2, oldest_post_ms=late_ms)
+    assert level == "bad"
+    assert "planner" not in text
+    assert planning(posts_due=2, oldest_post_ms=NOW_MS - 60_000)[0] == "ok"
 
 
 def test_counts_that_stopped_say_so() -> None:

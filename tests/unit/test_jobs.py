@@ -18,6 +18,7 @@ from duly.jobs import (
     JobId,
     JobState,
     NewJob,
+    StartMode,
     may_go,
     place_of,
     retry_from,
@@ -72,13 +73,13 @@ def test_defaults() -> None:
     job = a_job()
     assert (job.queue, job.workspace, job.scope) == ("default", "system", "system")
     assert (job.priority, job.aging_ms, job.run_at_ms) == (0, 0, None)
-    assert (job.timeout_ms, job.max_attempts, job.is_careful) == (300_000, 5, False)
+    assert (job.timeout_ms, job.max_attempts, job.start_mode) == (300_000, 5, StartMode.AHEAD)
     assert job.key_ttl_ms == KEY_TTL_MS == 7 * 86_400_000
 
 
-def test_at_most_once_has_one_careful_attempt() -> None:
+def test_at_most_once_has_one_attempt() -> None:
     job = a_job(delivery="at_most_once", retry=RetryPolicy(attempts=9))
-    assert (job.max_attempts, job.is_careful) == (1, True)
+    assert (job.max_attempts, job.start_mode) == (1, StartMode.ONCE)
     assert a_job(retry=RetryPolicy(attempts=9)).max_attempts == 9
 
 

@@ -11,7 +11,9 @@ from duly.ledger import (
     Occurrence,
     OccurrenceState,
     follow,
+    keeps_missing,
     may_go,
+    outcome_of,
 )
 from duly.schedules import ScheduleId
 
@@ -123,3 +125,26 @@ def test_a_row_goes_through_json() -> None:
     occurrence = row(10, 12, 2)
     stored = msgspec.json.encode(occurrence)
     assert msgspec.json.decode(stored, type=Occurrence) == occurrence
+
+
+@pytest.mark.parametrize(
+    ("states", "is_one"),
+    [
+        ("", False),
+        ("mm", False),
+        ("mms", True),
+        ("smooo", False),
+        ("smsooo", True),
+        ("smsoooo", False),
+    ],
+)
+def test_three_and_half_of_the_last_times_are_repeated_misses(states: str, is_one: bool) -> None:
+    kinds = {"m": OccurrenceState.MISSED, "s": OccurrenceState.SKIPPED}
+    kinds["o"] = OccurrenceState.SUCCEEDED
+    assert keeps_missing([kinds[each] for each in states]) is is_one
+
+
+def test_what_a_pause_swallowed_has_an_outcome_of_its_own() -> None:
+    assert outcome_of(OccurrenceState.MISSED, "paused") == "paused"
+    assert outcome_of(OccurrenceState.MISSED, None) == "missed"
+    assert outcome_of(OccurrenceState.SUCCEEDED, "paused") == "succeeded"

@@ -13,7 +13,6 @@ from duly import Trigger, cron, every, once, weekly
 from duly.errors import InvalidInput
 from duly.occurrences import (
     MAX_MISSED,
-    TRIGGER_VERSION,
     Advance,
     IndexRow,
     advance,
@@ -66,7 +65,7 @@ def test_the_row_of_a_schedule() -> None:
         priority=3,
         policies='{"overlap":"allow","priority":3}',
         runs_left=4,
-        trigger_version=TRIGGER_VERSION,
+        trigger_version=1,
         version=1,
     )
 

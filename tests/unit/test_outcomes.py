@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.jobs import JobId, JobState, LeasedJob, may_go, retry_text
+from duly.jobs import JobId, JobState, LeasedJob, StartMode, may_go, retry_text
 from duly.outcomes import (
     Cancelled,
     Failed,
@@ -26,7 +26,7 @@ JOB = JobId("job_1")
 def leased(
     attempts: int = 0, max_attempts: int = 3, careful: int = 0, retry: RetryPolicy = FIXED
 ) -> LeasedJob:
-    """A claimed job; a careful one has paid for this claim."""
+    """Return a claimed job."""
     return LeasedJob(
         JOB,
         "mail.send",
@@ -47,16 +47,19 @@ def leased(
     )
 
 
-@pytest.mark.parametrize(("careful", "charge"), [(0, 1), (1, 0)])
-def test_success(careful: int, charge: int) -> None:
-    finish = decide(leased(1, careful=careful), Succeeded('"done"'))
+@pytest.mark.parametrize(("is_charged", "charge"), [(False, 1), (True, 0)])
+def test_success(is_charged: bool, charge: int) -> None:
+    finish = decide(leased(1), Succeeded('"done"'), is_charged=is_charged)
     assert finish == Finish(JOB, 4, JobState.SUCCEEDED, "succeeded", charge, result='"done"')
 
 
-@pytest.mark.parametrize(("careful", "charge"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("is_charged", "charge"), [(False, 1), (True, 0)])
 @pytest.mark.parametrize(("timed_out", "status"), [(False, "failed"), (True, "timed_out")])
-def test_failure_is_tried_again(careful: int, charge: int, timed_out: bool, status: str) -> None:
-    finish = decide(leased(1, careful=careful), Failed("no luck", timed_out=timed_out))
+def test_failure_is_tried_again(
+    is_charged: bool, charge: int, timed_out: bool, status: str
+) -> None:
+    failed = Failed("no luck", timed_out=timed_out)
+    finish = decide(leased(1), failed, is_charged=is_charged)
     assert finish == (
         JOB,
         4,
@@ -68,19 +71,24 @@ def test_failure_is_tried_again(careful: int, charge: int, timed_out: bool, stat
         None,
         "no luck",
         None,
+        None,
+        None,
+        False,
     )
 
 
-@pytest.mark.parametrize(("attempts", "careful"), [(2, 0), (3, 1), (7, 0)])
-def test_last_failure_is_dead(attempts: int, careful: int) -> None:
-    finish = decide(leased(attempts, careful=careful), Failed("no luck"))
+@pytest.mark.parametrize("attempts", [2, 3, 7])
+@pytest.mark.parametrize("is_charged", [False, True])
+def test_last_failure_is_dead(attempts: int, is_charged: bool) -> None:
+    finish = decide(leased(attempts), Failed("no luck"), is_charged=is_charged)
     assert (finish.state, finish.via, finish.delay_ms) == (JobState.DEAD, JobState.FAILED, None)
     assert finish.error == "no luck"
 
 
-@pytest.mark.parametrize(("attempts", "careful"), [(1, 0), (2, 1)])
-def test_failure_before_the_last_is_not_dead(attempts: int, careful: int) -> None:
-    assert decide(leased(attempts, careful=careful), Failed("x")).state is JobState.RETRYING
+@pytest.mark.parametrize("is_charged", [False, True])
+def test_failure_before_the_last_is_not_dead(is_charged: bool) -> None:
+    finish = decide(leased(1), Failed("x"), is_charged=is_charged)
+    assert finish.state is JobState.RETRYING
 
 
 def test_final_failure_is_dead_at_once() -> None:
@@ -88,15 +96,15 @@ def test_final_failure_is_dead_at_once() -> None:
     assert (finish.state, finish.charge, finish.status) == (JobState.DEAD, 1, "failed")
 
 
-@pytest.mark.parametrize(("careful", "charge"), [(0, 1), (1, 0)])
-def test_cancelled(careful: int, charge: int) -> None:
-    finish = decide(leased(1, careful=careful), Cancelled("asked to"))
+@pytest.mark.parametrize(("is_charged", "charge"), [(False, 1), (True, 0)])
+def test_cancelled(is_charged: bool, charge: int) -> None:
+    finish = decide(leased(1), Cancelled("asked to"), is_charged=is_charged)
     assert finish == Finish(JOB, 4, JobState.CANCELLED, "cancelled", charge, error="asked to")
 
 
-@pytest.mark.parametrize(("careful", "charge"), [(0, 0), (1, -1)])
-def test_release_gives_back_what_was_paid(careful: int, charge: int) -> None:
-    finish = decide(leased(1, careful=careful), Released("stopping"))
+@pytest.mark.parametrize(("is_charged", "charge"), [(False, 0), (True, -1)])
+def test_release_gives_back_what_was_paid(is_charged: bool, charge: int) -> None:
+    finish = decide(leased(1), Released("stopping"), is_charged=is_charged)
     assert finish == Finish(JOB, 4, JobState.QUEUED, "released", charge, error="stopping")
 
 
@@ -106,7 +114,7 @@ def test_release_gives_back_what_was_paid(careful: int, charge: int) -> None:
     ),
     st.integers(0, 9),
     st.integers(1, 9),
-    st.integers(0, 1),
+    st.integers(0, 3),
 )
 def test_every_outcome_is_a_way_of_the_table(
     outcome: Outcome, attempts: int, most: int, careful: int
@@ -154,21 +162,51 @@ def test_jitter_is_the_caller_s_chance() -> None:
     assert delays == [1_000, 750, 550]
 
 
+AHEAD, RECORDED, ISOLATED, ONCE = StartMode
+
+
 @pytest.mark.parametrize(
-    ("careful", "attempts", "cancel_asked", "path"),
+    ("mode", "attempts", "has_started", "path", "then", "charge"),
     [
-        (False, 0, False, ["queued"]),
-        (False, 2, False, ["queued"]),
-        (False, 3, False, ["queued"]),
-        (True, 2, False, ["queued"]),
-        (True, 3, False, ["failed", "dead"]),
-        (True, 4, False, ["failed", "dead"]),
-        (False, 0, True, ["cancelled"]),
-        (True, 3, True, ["cancelled"]),
+        (AHEAD, 0, True, ["queued"], RECORDED, 0),
+        (AHEAD, 3, True, ["queued"], RECORDED, 0),
+        (RECORDED, 0, False, ["queued"], RECORDED, 0),
+        (RECORDED, 3, False, ["queued"], RECORDED, 0),
+        (RECORDED, 1, True, ["queued"], ISOLATED, -1),
+        (RECORDED, 3, True, ["queued"], ISOLATED, -1),
+        (ISOLATED, 3, False, ["queued"], ISOLATED, 0),
+        (ISOLATED, 2, True, ["queued"], ISOLATED, 0),
+        (ISOLATED, 3, True, ["failed", "dead"], ISOLATED, 0),
+        (ONCE, 0, False, ["queued"], ONCE, 0),
+        (ONCE, 1, True, ["failed", "dead"], ONCE, 0),
+        (ONCE, 1, False, ["queued"], ONCE, 0),
     ],
 )
-def test_losses(careful: bool, attempts: int, cancel_asked: bool, path: list[str]) -> None:
+def test_losses(
+    mode: StartMode,
+    attempts: int,
+    has_started: bool,
+    path: list[str],
+    then: StartMode,
+    charge: int,
+) -> None:
     job = SimpleNamespace(
-        is_careful=careful, attempts=attempts, max_attempts=3, cancel_asked=cancel_asked
+        start_mode=mode,
+        attempts=attempts,
+        max_attempts=3,
+        cancel_asked=False,
+        fence=4,
+        unstarted=None if has_started else 4,
     )
-    assert [state.value for state in decide_loss(job)] == path
+    loss = decide_loss(job)
+    assert ([state.value for state in loss.path], *loss[1:]) == (path, then, charge)
+    job.cancel_asked = True
+    assert decide_loss(job) == ((JobState.CANCELLED,), mode, 0)
+
+
+def test_an_older_claim_does_not_hide_a_start() -> None:
+    """A claim that did not say so counts as started: it must not be repeated."""
+    job = SimpleNamespace(
+        start_mode=ONCE, attempts=1, max_attempts=1, cancel_asked=False, fence=5, unstarted=4
+    )
+    assert decide_loss(job).path == (JobState.FAILED, JobState.DEAD)

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from tests.samples import NOW, Action, next_times, run
 
-from duly import Explanation, cron, every, weekly
+from duly import Explanation, Trigger, cron, every, once, weekly
 from duly.errors import Conflict, InvalidInput, NotFound
 from duly.resources import NewSchedule, ScheduleCollection, ScopedSchedules
+from duly.resources.requests import TriggerWords
 from duly.schedules import Limits, Schedule
 from duly.scopes import user
 from duly.store import (
@@ -164,9 +165,9 @@ def test_nothing_to_change_changes_nothing(mine: ScopedSchedules) -> None:
         ({"flow": "chat"}, "no field 'flow'"),
         ({"actoin": "x"}, "did you mean 'action'?"),
         ({"trigger": "* * *"}, "5 fields"),
-        ({"trigger": {"kind": "every", "seconds": 5}}, "60000 ms"),
+        ({"trigger": {"kind": "every", "seconds": 5}}, "at least 1 min"),
         ({"max_runs": -1}, "max_runs"),
-        ({"input": "x" * 262_143}, "262145 bytes"),
+        ({"input": "x" * 262_143}, "more than 262144 bytes"),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -297,7 +298,9 @@ def test_only_a_scope_can_be_asked_for_its_schedules(store: MemoryStore) -> None
         run(schedules.of(user(owner)).create(f"of-{owner}", HOURLY, action="send"))
     assert [each.name for each in run(schedules.of(user("u")).list())] == ["of-u"]
     public = {name for name in dir(ScheduleCollection) if not name.startswith("_")}
-    assert public == {"of", "definition"}, "a new call: does it give schedules of all scopes?"
+    assert public == {"of", "definition", "reindex"}, (
+        "a new call: does it give schedules of all scopes?"
+    )
 
 
 def test_products_of_one_user_fire_by_themselves(store: MemoryStore, clock: ManualClock) -> None:
@@ -334,3 +337,49 @@ def test_the_index_holds_what_is_active_and_nothing_else(
     assert next_times(store).keys() == active
     health: IndexHealth = run(store.index_health())
     assert (health.active, health.rows, health.is_healthy) == (len(active), len(active), True)
+
+
+# The zone of a rule that names none.
+
+BERLIN = "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("30 8 * * *", cron("30 8 * * *", tz=BERLIN, fold="second")),
+        (
+            '{"kind": "cron", "expression": "30 8 * * *"}',
+            cron("30 8 * * *", tz=BERLIN, fold="second"),
+        ),
+        (
+            {"kind": "weekly", "days": {"mon": "09:00"}, "gap": "skip"},
+            weekly({"mon": "09:00"}, tz=BERLIN, gap="skip", fold="second"),
+        ),
+        (
+            {"kind": "once", "at": "2030-11-19T09:00"},
+            once("2030-11-19T09:00", tz=BERLIN, fold="second"),
+        ),
+        ({"kind": "once", "at": "2030-11-19T09:00Z"}, once("2030-11-19T09:00Z")),
+        ({"kind": "cron", "expression": "30 8 * * *", "tz": "UTC"}, cron("30 8 * * *")),
+        (cron("30 8 * * *", tz="Asia/Tokyo"), cron("30 8 * * *", tz="Asia/Tokyo")),
+        (cron("30 8 * * *"), cron("30 8 * * *")),
+    ],
+)
+def test_a_rule_without_a_zone_keeps_the_zone(
+    mine: ScopedSchedules, words: TriggerWords, expected: Trigger
+) -> None:
+    run(mine.create("n", cron("0 9 * * *", tz=BERLIN, fold="second"), action="send"))
+    assert run(mine.update("n", trigger=words)).definition.trigger == expected
+
+
+def test_a_single_time_takes_the_first_of_both(mine: ScopedSchedules) -> None:
+    run(mine.create("n", cron("0 9 * * *", tz=BERLIN, fold="both"), action="send"))
+    changed = run(mine.update("n", trigger={"kind": "once", "at": "2030-11-19T09:00"}))
+    assert changed.definition.trigger == once("2030-11-19T09:00", tz=BERLIN)
+
+
+def test_ensure_declares_the_zone_too(mine: ScopedSchedules) -> None:
+    run(mine.create("n", cron("0 9 * * *", tz=BERLIN), action="send"))
+    ensured = run(mine.ensure("n", "0 9 * * *", action="send"))
+    assert ensured.schedule.definition.trigger == cron("0 9 * * *")

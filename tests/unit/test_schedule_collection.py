@@ -19,6 +19,7 @@ from duly.store import (
     ScheduleKey,
 )
 from duly.stores.memory import MemoryStore
+from duly.testing.clock import ManualClock
 
 HOUR = timedelta(hours=1)
 HOURLY = cron("0 * * * *")
@@ -152,7 +153,7 @@ def test_one_fired_from_outside_needs_no_row(mine: ScopedSchedules, store: Memor
     seen = [next_times(store)]
     changed = run(mine.update("n", trigger="30 * * * *"))
     seen.append(next_times(store))
-    assert [each.state for each in (made, changed)] == ["external"] * 2
+    assert [each.state for each in (made, changed)] == ["active"] * 2
     assert run(mine.get("n")) == changed
     assert run(store.index_health()).is_healthy
     assert run(mine.delete("n")) is True
@@ -160,7 +161,6 @@ def test_one_fired_from_outside_needs_no_row(mine: ScopedSchedules, store: Memor
 
 
 def test_what_is_over_is_finished_at_once(mine: ScopedSchedules, store: MemoryStore) -> None:
-    assert run(mine.create("n", once(NOW - HOUR), action="send")).state == "finished"
     assert run(mine.create("m", weekly({"mon": None}), action="send")).state == "finished"
     assert next_times(store) == {}
 
@@ -172,6 +172,12 @@ def test_a_plain_document_makes_no_row(store: MemoryStore) -> None:
 
 
 # Refusals at create.
+
+
+def test_a_once_in_the_past_names_the_schedule_and_the_remedy(mine: ScopedSchedules) -> None:
+    with pytest.raises(InvalidInput, match=r"in the past.*set a later time") as caught:
+        run(mine.create("n", once(NOW - HOUR), action="send"))
+    assert "schedule 'n'" in caught.value.__notes__[0]
 
 
 def refused(
@@ -212,14 +218,14 @@ def test_bad_triggers(mine: ScopedSchedules, trigger: Any, why: str) -> None:
     [
         ({"inputs": {}}, "no field 'inputs'; did you mean 'input'?"),
         ({"enable": True}, "did you mean 'enabled'?"),
-        ({"frobnicate": True}, "allowed: description, enabled"),
+        ({"frobnicate": True}, "allowed: delete_after_completion, description, enabled"),
         ({"enabled": "no"}, "enabled"),
         ({"enabled": None}, "enabled"),
         ({"max_runs": 0}, "max_runs"),
         ({"policies": {"overlaps": "skip"}}, "overlaps"),
         ({"policies": {"retry": {"attemps": 1}}}, "attemps"),
         ({"hand_over": "pigeon"}, "pigeon"),
-        ({"input": "x" * 262_143}, "input has 262145 bytes"),
+        ({"input": "x" * 262_143}, "input has more than 262144 bytes"),
         ({"input": [float("inf")]}, "input cannot be written as JSON"),
         ({"input": float("nan")}, "input cannot be written as JSON"),
         ({"action": ""}, "action"),
@@ -270,7 +276,7 @@ def test_users_may_not_fire_too_often_but_the_system_may(store: MemoryStore) -> 
     for scope in (user("u"), workspace("w")):
         error = refused(schedules.of(scope), trigger=often)
         assert isinstance(error, InvalidInput)
-        assert "60000 ms" in str(error)
+        assert "interval must be at least 1 min" in str(error)
         assert f"in schedule 'n' of {scope} in flow 'mail'" in error.__notes__
     run(schedules.of(SYSTEM).create("n", often, action="send"))
     with pytest.raises(InvalidInput, match="hand-over jobs"):
@@ -288,6 +294,28 @@ def test_a_scope_may_have_so_many(store: MemoryStore) -> None:
     run(mail.of(user("v")).create("c", HOURLY, action="send"))
     for name in ("a", "b", "c"):
         run(mail.of(SYSTEM).create(name, HOURLY, action="send"))
+
+
+def test_a_scope_may_have_so_many_in_a_flow(store: MemoryStore, clock: ManualClock) -> None:
+    limits = Limits(schedules=10, schedules_per_flow=1)
+    mail = ScheduleCollection(store, "mail", limits=limits).of(user("u"))
+    chat = ScheduleCollection(store, "chat", limits=limits).of(user("u"))
+    at = clock.now() + timedelta(hours=1)
+    run(mail.create("a", once(at), action="send"))
+    run(chat.create("a", HOURLY, action="send"))
+    full = "user:u has 1 schedules in flow 'mail' and may have 1; delete one first, or raise "
+    with pytest.raises(Conflict, match=f"{full}Limits.schedules_per_flow"):
+        run(mail.create("b", HOURLY, action="send"))
+    clock.advance(hours=1)
+    run(store.claim_due())
+    run(mail.create("b", HOURLY, action="send"))
+    # The first one has finished, and may not run again while there is another.
+    later = once(at + timedelta(hours=5))
+    with pytest.raises(Conflict, match=full):
+        run(mail.update("a", trigger=later))
+    with pytest.raises(Conflict, match=full):
+        run(mail.ensure("a", later, action="send"))
+    run(mail.update("a", description="the first"))
 
 
 def test_a_name_is_taken_once(mine: ScopedSchedules, store: MemoryStore) -> None:

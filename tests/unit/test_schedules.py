@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from duly import cron, every, once, weekly
 from duly.errors import InvalidInput, InvalidTrigger, UnknownTrigger
 from duly.occurrences import policies_text
+from duly.planning import policies_of
 from duly.retries import RetryPolicy
 from duly.schedules import (
     DEFAULT_LIMITS,
     Definition,
+    HandOver,
     Limits,
     Misfire,
     Policies,
@@ -132,9 +134,18 @@ def test_equal_policies_have_equal_texts(one: Policies, other: Policies) -> None
 
 
 def test_defaults_are_not_stored() -> None:
-    definition = Definition(HOURLY, "send", policies=Policies(timeout_ms=int("300000")))
+    definition = Definition(HOURLY, "send", policies=Policies(grace_ms=int("60000")))
     assert json.loads(definition.to_json()) == {"trigger": HOURLY.to_json(), "action": "send"}
-    assert policies_text(Policies(retry=RetryPolicy(), misfire=Misfire())) == "{}"
+    assert policies_text(Policies(misfire=Misfire())) == "{}"
+
+
+def test_explicit_run_options_are_stored_even_when_they_equal_the_defaults() -> None:
+    """Else they could not win over what the action declares."""
+    explicit = Policies(retry=RetryPolicy(), timeout_ms=300_000, delivery="at_least_once")
+    definition = Definition(HOURLY, "send", policies=explicit)
+    assert Definition.parse(definition.to_json()).policies == explicit
+    assert policies_of(policies_text(explicit)) == explicit
+    assert Definition.parse(Definition(HOURLY, "send").to_json()).policies.delivery is None
 
 
 def test_words_of_people_are_understood() -> None:
@@ -163,7 +174,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"policies": {"pause_after_failures": 0}}, "pause_after_failures"),
     ({"policies": {"misfire": {"limit": 0}}}, "limit"),
     ({"policies": {"retry": {"attempts": 0}}}, "attempts"),
-    ({"policies": {"retry": {"first_delay_ms": 9, "longest_delay_ms": 8}}}, "delays"),
+    ({"policies": {"retry": {"first_delay_ms": 9, "longest_delay_ms": 8}}}, "longest_delay_ms"),
     ({"hand_over": "pigeon"}, "pigeon"),
     ({"enabled": "yes"}, "enabled"),
     ({"max_runs": 0}, "max_runs"),
@@ -255,7 +266,7 @@ def test_only_the_system_may_fire_often(trigger: Trigger) -> None:
     definition = Definition(trigger, "send")
     checked(definition, SYSTEM)
     for scope in (user("u"), workspace("w")):
-        with pytest.raises(InvalidInput, match=r"fires every \d+ ms.* 60000 ms"):
+        with pytest.raises(InvalidInput, match=r"at least 1 min .*fires every \d+ s$"):
             checked(definition, scope)
 
 
@@ -287,7 +298,7 @@ def test_http_is_asked_once_a_minute_even_for_the_system() -> None:
 def test_the_input_has_a_size() -> None:
     fits = "x" * (262_144 - 2)
     checked(Definition(HOURLY, "send", input=fits), SYSTEM)
-    with pytest.raises(InvalidInput, match="262145 bytes"):
+    with pytest.raises(InvalidInput, match="more than 262144 bytes"):
         checked(Definition(HOURLY, "send", input=fits + "x"), SYSTEM)
 
 
@@ -295,7 +306,7 @@ def test_an_input_that_is_not_json_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     for bad in (object(), "\ud800", endless, {1, object()}):
-        with pytest.raises(InvalidInput, match="JSON"):
+        with pytest.raises(InvalidInput, match=r"JSON|nested"):
             checked(Definition(HOURLY, "send", input=bad), SYSTEM)
 
 
@@ -351,7 +362,10 @@ def test_an_interval_after_a_rule_with_a_start_counts_from_the_edit() -> None:
 def test_states_that_a_definition_decides() -> None:
     assert state_of(Definition(HOURLY, "a")) == "active"
     assert state_of(Definition(HOURLY, "a", enabled=False)) == "paused"
-    assert state_of(Definition(HOURLY, "a", hand_over="external")) == "external"
+    for hand_over in get_args(HandOver):
+        assert state_of(Definition(HOURLY, "a", hand_over=hand_over)) == "active"
+        paused = Definition(HOURLY, "a", hand_over=hand_over, enabled=False)
+        assert state_of(paused) == "paused"
 
 
 def test_a_naive_time_is_refused() -> None:

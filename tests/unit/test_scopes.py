@@ -23,7 +23,9 @@ from duly.scopes import (
 WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=60).filter(
     lambda text: text not in (".", "..")
 )
-SCOPES = st.one_of(st.just(SYSTEM), WORDS.map(user), WORDS.map(workspace))
+SCOPES = st.one_of(
+    st.just(SYSTEM), WORDS.map(user), WORDS.map(lambda name: Scope("workspace", name))
+)
 
 
 @given(SCOPES)
@@ -100,8 +102,8 @@ def test_a_user_who_reads_as_another_scope_has_no_schedules(owner: str) -> None:
         dispatch_id(user(owner), "n")
 
 
-def test_a_workspace_may_be_called_anything() -> None:
-    assert dispatch_id(workspace("system"), "n") == "workspace%3Asystem/n"
+def test_a_stored_workspace_may_be_called_anything() -> None:
+    assert dispatch_id(Scope("workspace", "system"), "n") == "workspace%3Asystem/n"
 
 
 def test_an_id_too_long_when_encoded_is_refused() -> None:

@@ -73,3 +73,38 @@ def test_trusted_proxies_from_the_environment(value: str, found: tuple[str, ...]
 def test_a_proxy_that_is_no_address_is_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="DULY_TRUSTED_PROXIES"):
         Settings.from_environment({"DULY_TRUSTED_PROXIES": f"10.1.2.3,{value}"})
+
+
+def test_limits_of_connections_from_the_environment() -> None:
+    made = Settings.from_environment(
+        {
+            "DULY_MAX_CONNECTIONS": " 200 ",
+            "DULY_HEADER_TIMEOUT_S": "2.5",
+            "DULY_IDLE_TIMEOUT_S": "65",
+            "DULY_BODY_TIMEOUT_S": "",
+        }
+    )
+    assert made == Settings(max_connections=200, header_timeout_s=2.5, idle_timeout_s=65)
+    assert (made.body_timeout_s, Settings().max_connections) == (30, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_connections", "0"),
+        ("max_connections", "-1"),
+        ("max_connections", "1.5"),
+        ("max_connections", "many"),
+        ("header_timeout_s", "0"),
+        ("header_timeout_s", "nan"),
+        ("idle_timeout_s", "0"),
+        ("idle_timeout_s", "2.5"),
+        ("body_timeout_s", "inf"),
+        ("body_timeout_s", "5 s"),
+    ],
+)
+def test_a_limit_that_is_out_of_range_is_refused(name: str, value: str) -> None:
+    variable = f"DULY_{name.upper()}"
+    with pytest.raises(InvalidInput, match=variable) as caught:
+        Settings.from_environment({variable: value})
+    assert value in str(caught.value)

@@ -22,10 +22,10 @@ from tests.asking import (
 )
 
 from duly import cron, every, once
+from duly.durations import duration_text
 from duly.occurrences import index_row
 from duly.triggers.instants import to_ms
 from duly.why import Stored, Verdict, why
-from duly.why.telling import span
 
 
 def test_before_creation() -> None:
@@ -141,9 +141,17 @@ def test_due_and_not_planned() -> None:
     assert answer.verdict is Verdict.NOT_YET_PLANNED
     assert answer.text == (
         "Thu 2026-03-12 09:00 +0100 was due 4 h ago and is not planned yet: the index row still "
-        "stands at Tue 2026-03-10 09:00 +0100. No planner runs for this flow, or they are behind; "
+        "stands at Tue 2026-03-10 09:00 +0100. No planner runs for this flow, or it is behind; "
         "`duly health` shows what is due."
     )
+
+
+def test_posts_wait_for_a_tick() -> None:
+    schedule = a_schedule(hand_over="http")
+    due = ask("2026-03-12T08:00Z", schedule=schedule, row_after=datetime(2026, 3, 10, tzinfo=UTC))
+    assert "is not posted yet" in due.text
+    assert "No tick runs for this flow, or it is behind" in due.text
+    assert "planner" not in due.text + ask("2026-03-13T08:00Z", schedule=schedule).text
 
 
 def test_active_without_a_row() -> None:
@@ -174,8 +182,18 @@ def test_older_than_the_ledger() -> None:
 
 
 def test_external() -> None:
-    schedule = a_schedule(state="external", hand_over="external")
-    assert ask("2026-03-10T08:00Z", schedule=schedule).verdict is Verdict.EXTERNAL
+    schedule = a_schedule(hand_over="external")
+    answer = ask("2026-03-10T08:00Z", schedule=schedule)
+    assert answer.verdict is Verdict.EXTERNAL
+    assert "no dispatch for Tue 2026-03-10 09:00 +0100 arrived" in answer.text
+
+
+def test_external_and_paused() -> None:
+    schedule = a_schedule(state="paused", hand_over="external", enabled=False)
+    events = (an_event("paused", "2026-03-07T20:00Z", "bob"),)
+    answer = ask("2026-03-10T08:00Z", *events, schedule=schedule)
+    assert answer.verdict is Verdict.PAUSED
+    assert answer.text.endswith("Dispatches of an outside scheduler are refused meanwhile.")
 
 
 def test_not_a_time_names_its_neighbours() -> None:
@@ -196,6 +214,24 @@ def test_neighbours_on_one_side_only() -> None:
     assert ask("2026-03-21T08:00Z", schedule=schedule).text.endswith(
         "; the one before is Fri 2026-03-20 12:00 +0000."
     )
+
+
+def test_times_are_told_as_finely_as_they_are() -> None:
+    start = datetime(2026, 3, 10, 0, 42, 55, 250_000, tzinfo=UTC)
+    rule = every(seconds=5, start_at=start)
+    answer = ask("2026-03-10T00:43Z", schedule=a_schedule(rule))
+    assert answer.text.endswith(
+        "; the one before is Tue 2026-03-10 00:42:55.250 +0000, the one after is Tue 2026-03-10 "
+        "00:43:00.250 +0000."
+    )
+    assert answer.text.startswith("Tue 2026-03-10 00:43 +0000 is not a time")
+
+
+def test_lost_wall_times_keep_their_seconds() -> None:
+    rule = cron("15 30 2 * * *", tz="Europe/Berlin", seconds=True, gap="shift")
+    asked = datetime(2026, 3, 29, 2, 30, 15, tzinfo=BERLIN)
+    answer = ask(asked, schedule=a_schedule(replace(rule, wall=replace(rule.wall, gap="skip"))))
+    assert answer.text.startswith("02:30:15 does not exist on 2026-03-29 in Europe/Berlin")
 
 
 GAPS = {
@@ -275,8 +311,11 @@ def test_intervals_have_no_zone_to_name() -> None:
 
 
 def test_lengths_of_time() -> None:
-    shown = [span(each) for each in (0, 999, 1_000, 1_250, 59_949, 60_000, 3_725_000, 90_061_000)]
-    assert shown == ["0 ms", "999 ms", "1 s", "1.2 s", "59.9 s", "1 min", "1 h 2 min", "1 d 1 h"]
+    shown = [
+        duration_text(each)
+        for each in (0, 999, 1_000, 1_250, 59_949, 60_000, 3_725_000, 90_061_000)
+    ]
+    assert shown == ["0 s", "999 ms", "1 s", "1.2 s", "59.9 s", "1 min", "1 h 2 min", "1 d 1 h"]
 
 
 def test_instant_of_a_write_belongs_to_what_was_before() -> None:

@@ -46,7 +46,7 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         ),
         Verdict.FAILED,
         (
-            "Tue 2026-03-10 09:00 +0100 ran as job job_1, which began 0 ms after its run time, and "
+            "Tue 2026-03-10 09:00 +0100 ran as job job_1, which began 0 s after its run time, and "
             "failed for good on Tue 2026-03-10 09:10 +0100."
         ),
     ),

@@ -88,8 +88,10 @@ def posts() -> str:
     """Posts of a tick."""
     found = _results("dispatch")
     rows = [(name, _whole(each["median"])) for name, each in found["posts_per_s"].items()]
-    load = found["machine"]["load"]
-    return table(("posts a second", "measured"), rows) + f"\n\nLoad of the machine: {load}."
+    load = found["load_at_start"]
+    return (
+        table(("posts a second", "measured"), rows) + f"\n\nLoad average at the start: {load:.1f}."
+    )
 
 
 def machine() -> str:

@@ -45,6 +45,7 @@ async def _scraped() -> str:
         await app.client.enqueue(act)
         await drain(app)
         await app.client.enqueue(act)  # one that waits, so that its queue is counted
+        await app.schedule(act, 30)  # a time that is planned at once, so that the ledger has one
         transport = httpx.ASGITransport(app=pages)
         async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
             answer = await client.get("/metrics", headers={"authorization": f"Bearer {_TOKEN}"})

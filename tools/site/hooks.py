@@ -31,6 +31,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return relinked(markdown, here, lambda path: (ROOT / path).is_dir())
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let code blocks take the keyboard focus: a wide one can then be scrolled without a mouse."""
+    del page, config, files
+    return html.replace("<pre>", '<pre tabindex="0">')
+
+
 def _colours() -> str:
     """For light screens, and for dark ones: styles whose faintest tone can still be read."""
     light = HtmlFormatter(style="xcode").get_style_defs(".codehilite")

@@ -15,6 +15,7 @@ import click
 
 from duly.app import Duly
 from duly.cli.failures import REFUSED, exit_code
+from duly.cli.output import say
 from duly.errors import DulyError
 
 
@@ -45,8 +46,8 @@ def _imported(name: str) -> ModuleType:
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise click.UsageError(f"there is no module {name!r} here or installed") from None
         lines = traceback.format_exception(error.with_traceback(_own(error.__traceback__)))
-        click.echo("".join(lines).rstrip(), err=True)
-        click.secho(f"error: module {name!r} cannot be imported", fg="red", err=True)
+        say("".join(lines).rstrip(), err=True)
+        say(f"error: module {name!r} cannot be imported", fg="red", err=True)
         raise SystemExit(exit_code(error) if isinstance(error, DulyError) else REFUSED) from None
 
 

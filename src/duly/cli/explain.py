@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from duly.cli.failures import explain_failures
+from duly.cli.output import say
 from duly.clock import SystemClock
 from duly.errors import InvalidInput
 from duly.settings import Settings
@@ -46,6 +47,7 @@ def explain(trigger: str, count: int, after: str | None, key: str | None, **opti
       duly explain '{"kind": "weekly", "days": {"mon": "09:00"}, "tz": "Asia/Tokyo"}'
       duly explain '{"kind": "every", "minutes": 90}'
       duly explain '{"kind": "once", "at": "2026-12-24T18:00:00+01:00"}'
+      duly explain '{"kind": "once", "at": "2026-12-24T18:00", "tz": "Europe/Berlin"}'
 
     Times are shown on the wall of the trigger's zone and in UTC; those that a clock change moved,
     doubled or removed carry a remark. On bad input the exit code is 2.
@@ -57,16 +59,16 @@ def explain(trigger: str, count: int, after: str | None, key: str | None, **opti
     show(bound.explain(count, since))
     if bound is not parsed and key is None:
         note = "H, spread and a missing start belong to each schedule; shown for a stand-in (--key)"
-        click.secho(f"  note: {note}", dim=True)
+        say(f"  note: {note}", dim=True)
 
 
 def show(explanation: Explanation) -> None:
     """Print an explanation; remarks stand out on a terminal."""
-    click.secho(explanation.heading, bold=True)
+    say(explanation.heading, bold=True)
     for time in explanation.times:
-        click.secho(f"  {time}", fg="yellow" if time.remark else None)
+        say(f"  {time}", fg="yellow" if time.remark else None)
     if explanation.is_over:
-        click.echo("  no next time")
+        say("  no next time")
 
 
 def _parse(trigger: str, options: dict[str, Any]) -> Trigger:

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import NoReturn, ParamSpec, TypeVar
 
-import click
-
+from duly.cli.output import say
 from duly.errors import BackendUnavailable, DulyError, InvalidInput, InvalidTrigger
 
 P = ParamSpec("P")
@@ -44,6 +43,6 @@ def exit_code(error: DulyError) -> int:
 def _fail(error: DulyError) -> NoReturn:
     caret = error.caret() if isinstance(error, InvalidTrigger) else None
     if caret is not None:
-        click.echo("\n".join(f"  {line}" for line in caret.splitlines()), err=True)
-    click.secho(f"error: {error}", fg="red", err=True)
+        say("\n".join(f"  {line}" for line in caret.splitlines()), err=True)
+    say(f"error: {error}", fg="red", err=True)
     raise SystemExit(exit_code(error))

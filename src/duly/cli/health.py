@@ -6,9 +6,10 @@ import click
 
 from duly.admin import Admin
 from duly.cli.failures import REFUSED
-from duly.cli.output import print_json, print_table
+from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, on_database
 from duly.clock import SystemClock
+from duly.durations import duration_text
 from duly.health import Finding, Health
 from duly.store import ReconcileReport
 
@@ -61,7 +62,7 @@ def doctor(target: Target, repair: bool) -> None:
 
     found, report = target.ask(look)
     if report is not None and not target.as_json:
-        click.echo(
+        say(
             f"index rebuilt: {report.checked} schedules looked at, {report.added} rows added, "
             f"{report.removed} removed, {report.corrected} corrected"
         )
@@ -70,7 +71,7 @@ def doctor(target: Target, repair: bool) -> None:
 
 def _clocks(database_ms: int) -> Finding:
     apart_ms = abs(int(SystemClock().now().timestamp() * 1000) - database_ms)
-    text = f"host and database differ by {apart_ms} ms"
+    text = f"host and database differ by {duration_text(apart_ms)}"
     return Finding("clocks", "ok" if apart_ms <= CLOCKS_MS else "warning", text)
 
 

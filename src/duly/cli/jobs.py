@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 import click
 
 from duly.admin import Admin
-from duly.cli.output import heading, print_fields, print_json, print_table
+from duly.cli.output import heading, print_fields, print_json, print_table, say
 from duly.cli.target import Target, by_option, confirm, limit_option, on_database, yes_option
+from duly.control_characters import first_line
+from duly.durations import duration_text
 from duly.job_store import JobFilter
 from duly.job_views import JobDetail, JobView
 from duly.jobs import JobId, JobState
@@ -21,7 +23,7 @@ _COLUMNS = {
     "workspace": lambda job: job.workspace,
     "tries": lambda job: f"{job.attempts}/{job.max_attempts}",
     "run time": lambda job: job.run_at,
-    "error": lambda job: (job.error or "").split("\n", 1)[0][:80],
+    "error": lambda job: first_line(job.error)[:80],
 }
 _EVENTS = {
     "at": lambda event: event.at,
@@ -35,8 +37,9 @@ _ATTEMPTS = {
     "worker": lambda attempt: attempt.worker,
     "began": lambda attempt: attempt.started_at,
     "ended": lambda attempt: attempt.ended_at,
+    "took": lambda attempt: None if attempt.took_ms is None else duration_text(attempt.took_ms),
     "as": lambda attempt: attempt.status,
-    "error": lambda attempt: (attempt.error or "").split("\n", 1)[0][:80],
+    "error": lambda attempt: first_line(attempt.error)[:80],
 }
 _reason = click.option("--reason", help="Why, for the history.")
 
@@ -86,7 +89,7 @@ def list_(target: Target, state: str | None, before: str | None, limit: int, **w
         return
     print_table(found, _COLUMNS, "no job is like that; leave out an option to see more")
     if following is not None:
-        click.secho(f"more: --before {following}", dim=True, err=True)
+        say(f"more: --before {following}", dim=True, err=True)
 
 
 @jobs.command("show")
@@ -143,9 +146,9 @@ def _step(target: Target, work: Callable[[Admin], Awaitable[JobView]]) -> None:
     if target.as_json:
         print_json({"job": view})
     elif view.cancel_asked and view.state is JobState.PROCESSING:
-        click.echo(f"{view.id} is running and was asked to stop")
+        say(f"{view.id} is running and was asked to stop")
     else:
-        click.echo(f"{view.id} is {view.state}")
+        say(f"{view.id} is {view.state}")
 
 
 @jobs.command("retry")
@@ -234,4 +237,4 @@ def prune(target: Target, limit: int, yes: bool) -> None:
     if target.as_json:
         print_json({"removed": removed})
     else:
-        click.echo(f"{removed} jobs removed")
+        say(f"{removed} jobs removed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from duly.admin import Admin
-from duly.cli.output import print_json, print_table
+from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, confirm, limit_option, on_database, yes_option
 from duly.job_views import LockView
 
@@ -66,4 +66,4 @@ def release(target: Target, name: str, yes: bool) -> None:
     if target.as_json:
         print_json({"lock": lock})
     else:
-        click.echo(f"lock {lock.name} of {lock.owner} is released")
+        say(f"lock {lock.name} of {lock.owner} is released")

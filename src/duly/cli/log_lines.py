@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from duly.cli.output import iso
+from duly.control_characters import continue_lines, escape_json
 from duly.redaction import MAX_SCANNED, scrub
 from duly.triggers.instants import from_ms
 
@@ -28,10 +29,17 @@ _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 
 
 class TextLines(logging.Formatter):
-    """Time, level and message."""
+    """Time, level and message; further lines of a message or traceback begin with `  | `.
+
+    So a text that an error or a user brought cannot forge a record, nor steer the terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        return continue_lines(super().format(record))
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name of logging
         """The traceback without secrets."""
@@ -53,7 +61,7 @@ class JsonLines(TextLines):
         line |= {name: value for name, value in said.items() if value is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escape_json(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def log_options(command: F) -> F:

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from duly.control_characters import escape_controls, escape_json, escape_line
+
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], object]]
 
@@ -69,7 +71,7 @@ def plain(value: object) -> Any:
 
 def print_json(value: object) -> None:
     """One JSON document."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    click.echo(escape_json(json.dumps(plain(value), ensure_ascii=False, indent=2)))
 
 
 def iso(at: datetime) -> str:
@@ -103,11 +105,11 @@ def console() -> Console:
 def print_table(rows: Sequence[T], columns: Columns[T], empty: str) -> None:
     """A row for each; where there is none, what to do next."""
     if not rows:
-        click.echo(empty)
+        say(empty)
         return
     table = Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="bold")
     for row in rows:
-        table.add_row(*(cell(read(row)) for read in columns.values()))
+        table.add_row(*(cell(escape_line(shown(read(row)))) for read in columns.values()))
     console().print(table)
 
 
@@ -121,12 +123,17 @@ def print_fields(values: Mapping[str, object]) -> None:
 
 def cell(value: object) -> str:
     """A value with the colour of its state; what people wrote is never read as markup."""
-    text = shown(value)
+    text = escape_controls(shown(value))
     colour = _COLOURS.get(text)
     return escape(text) if colour is None else f"[{colour}]{escape(text)}[/{colour}]"
+
+
+def say(text: str, *, err: bool = False, **style: Any) -> None:
+    """Print a text whose parts people wrote; its control characters are shown, not sent."""
+    click.secho(escape_controls(text), err=err, **style)
 
 
 def heading(text: str) -> None:
     """A line above a table."""
     click.echo()
-    click.secho(text, bold=True)
+    say(text, bold=True)

@@ -6,7 +6,7 @@ import click
 from msgspec import UNSET
 
 from duly.admin import Admin
-from duly.cli.output import print_json, print_table
+from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, by_option, on_database
 from duly.job_views import QueueView
 
@@ -52,33 +52,51 @@ def list_(target: Target) -> None:
 
 
 @queues.command("pause")
-@click.argument("queue")
+@click.argument("queue", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Every queue, also those first used later.")
 @click.option("--note", help="Why.")
 @by_option
 @on_database
-def pause(target: Target, queue: str, note: str | None, by: str) -> None:
-    """Let workers take no more jobs of a queue; running ones go on.
+def pause(target: Target, queue: str | None, is_all: bool, note: str | None, by: str) -> None:
+    """Let workers take no more jobs of a queue, or of any; running ones go on.
 
     \b
     Examples:
       duly queues pause mail --note "the mail server is down"
+      duly queues pause --all --note "moving the database"
     """
-    target.ask(lambda admin: admin.pause(queue, note, by=by))
+    if queue is None or is_all:
+        _check_all(queue, is_all)
+        target.ask(lambda admin: admin.pause_all(note, by=by))
+    else:
+        target.ask(lambda admin: admin.pause(queue, note, by=by))
     _said(target, queue, "paused")
 
 
 @queues.command("resume")
-@click.argument("queue")
+@click.argument("queue", required=False)
+@click.option("--all", "is_all", is_flag=True, help="End `pause --all`; single pauses stay.")
 @on_database
-def resume(target: Target, queue: str) -> None:
-    """Let workers take jobs of a queue again.
+def resume(target: Target, queue: str | None, is_all: bool) -> None:
+    """Let workers take jobs of a queue again, or end a pause of all queues.
 
     \b
     Examples:
       duly queues resume mail
+      duly queues resume --all
     """
-    target.ask(lambda admin: admin.resume(queue))
-    _said(target, queue, "open")
+    if queue is None or is_all:
+        _check_all(queue, is_all)
+        target.ask(lambda admin: admin.resume_all())
+        _said(target, queue, "open")
+        return
+
+    async def work(admin: Admin) -> bool:
+        await admin.resume(queue)
+        return await admin.all_paused() is not None
+
+    still = target.ask(work)
+    _said(target, queue, "still paused with all queues (resume --all)" if still else "open")
 
 
 @queues.command("limit")
@@ -106,8 +124,16 @@ def limit(
     _said(target, queue, "limited")
 
 
-def _said(target: Target, queue: str, state: str) -> None:
+def _check_all(queue: str | None, is_all: bool) -> None:
+    if (queue is None) != is_all:
+        raise click.UsageError("name one queue, or pass --all")
+
+
+def _said(target: Target, queue: str | None, state: str) -> None:
+    """Print what is in force now; without a name it is about all queues."""
     if target.as_json:
         print_json({"queue": queue, "state": state})
+    elif queue is None:
+        say("all queues are paused" if state == "paused" else "the pause of all queues has ended")
     else:
-        click.echo(f"queue {queue} is {state}")
+        say(f"queue {queue} is {state}")

@@ -14,7 +14,9 @@ from duly.app import Duly, Loop
 from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
+from duly.cli.output import say
 from duly.loops import WorkerOptions, WorkerStuck
+from duly.server.descriptors import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from duly.server.serving import Listening
@@ -33,7 +35,12 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 _working = _options(
-    click.option("--queue", "queues", multiple=True, help="Serve this queue; may be repeated."),
+    click.option(
+        "--queue",
+        "queues",
+        multiple=True,
+        help="Serve only this queue; may be repeated.  [default: every queue of its actions]",
+    ),
     click.option("--slots", default=16, show_default=True, help="Handlers that run at once."),
     click.option("--fair", is_flag=True, help="Serve the least recently served workspace first."),
     click.option("--lease", default=30.0, show_default=True, help="Seconds a job is ours."),
@@ -136,18 +143,19 @@ def serve(application: str, **words: Any) -> None:
 
 def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     begin_logging(words["log_form"], words["log_level"])
+    raise_descriptor_limit()
     app = find_app(application)
     options: WorkerOptions | bool = False
     if "worker" in roles:
         options = WorkerOptions(
-            queues=words["queues"] or ("default",),
+            queues=words["queues"] or None,
             slots=words["slots"],
             fair=words["fair"],
             lease_s=words["lease"],
             drain_s=words["drain"],
         )
     shown = [role for role in ROLES if role in roles]
-    click.echo(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
+    say(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
     others = [_server(app, words)] if "api" in roles else []
     if words.get("health"):
         others.append(_probing(app, words["health"]))
@@ -163,10 +171,10 @@ def _server(app: Duly, words: dict[str, Any]) -> Listening:
     from duly.server.serving import Address, Serving
 
     server = Serving(app, Address(words["host"], words["port"], words["dev"]))
-    click.echo(f"duly: dashboard and API at {server.url}", err=True)
+    say(f"duly: dashboard and API at {server.url}", err=True)
     link = server.sign_in_url()
     if link is not None:
-        click.echo(f"duly: sign in once, within an hour: {link}", err=True)
+        say(f"duly: sign in once, within an hour: {link}", err=True)
     return server
 
 
@@ -177,7 +185,7 @@ def _probing(app: Duly, where: str) -> Listening:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--health has {where!r}; write it as HOST:PORT, as in 0.0.0.0:8788")
     made = probing(app, Address(host.strip("[]"), int(port)))
-    click.echo(f"duly: probes and metrics at {made.url}", err=True)
+    say(f"duly: probes and metrics at {made.url}", err=True)
     return made
 
 
@@ -189,7 +197,7 @@ async def _serve(
         await app.serve(worker, keeper, planner, *others)
     except* WorkerStuck as group:
         for error in group.exceptions:
-            click.echo(f"duly: {error}", err=True)
+            say(f"duly: {error}", err=True)
         stuck = True
     if stuck:
         # Handlers that never return, in threads or on this loop, would keep the process alive.

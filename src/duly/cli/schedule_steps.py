@@ -9,7 +9,7 @@ import click
 from rich.progress import Progress
 
 from duly.admin import Admin
-from duly.cli.output import print_fields, print_json
+from duly.cli.output import print_fields, print_json, say
 from duly.cli.target import Target, by_option, confirm, instant, on_database, yes_option, zone_of
 from duly.schedule_admin import BackfillProgress
 from duly.schedule_views import OccurrenceView, ScheduleView
@@ -22,7 +22,7 @@ def _step(target: Target, work: Callable[[Admin], Awaitable[ScheduleView]], did:
         print_json({"schedule": view})
         return
     then = "" if view.next_run_at is None else f", next run {view.next_run_at:%Y-%m-%d %H:%M:%S}Z"
-    click.echo(f"{view.key} is {did}{then}")
+    say(f"{view.key} is {did}{then}")
 
 
 @click.command("pause")
@@ -108,10 +108,12 @@ def release(target: Target, schedule: str, by: str) -> None:
 def run(target: Target, schedule: str, request_id: str | None) -> None:
     """Run a schedule once, now, beside its times; the overlap policy decides as ever.
 
+    Needs --app: the application declares how the action runs.
+
     \b
     Examples:
-      duly schedules run crm/user:ada/digest
-      duly schedules run crm/user:ada/digest --request-id ticket-4711
+      duly schedules run crm/user:ada/digest --app shop:app
+      duly schedules run crm/user:ada/digest --app shop:app --request-id t-4711
     """
 
     async def work(admin: Admin) -> OccurrenceView:
@@ -138,7 +140,7 @@ def backfill(target: Target, schedule: str, since: str, until: str, yes: bool) -
 
     \b
     Examples:
-      duly schedules backfill crm/user:ada/digest --from 2026-03-01 --to 2026-03-08 --yes
+      duly schedules backfill crm/user:ada/digest --app shop:app --from 2026-03-01 --to 2026-03-08
     """
     confirm(f"Run what {schedule} missed from {since} to {until}?", is_sure=yes)
     bar = Progress(transient=True)
@@ -158,7 +160,7 @@ def backfill(target: Target, schedule: str, since: str, until: str, yes: bool) -
     if target.as_json:
         print_json({"planned": done.planned, "left_alone": done.left_alone, "times": done.total})
     else:
-        click.echo(f"{done.planned} jobs made, {done.left_alone} times left alone")
+        say(f"{done.planned} jobs made, {done.left_alone} times left alone")
 
 
 STEPS = (backfill, delete, pause, release, resume, run)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from duly.admin import Admin
 from duly.cli.explain import show as show_explanation
 from duly.cli.occurrences import COLUMNS as LEDGER
-from duly.cli.output import heading, print_fields, print_json, print_table
+from duly.cli.output import heading, print_fields, print_json, print_table, say
 from duly.cli.target import Target, instant, limit_option, on_database, zone_of
+from duly.durations import duration_text
 from duly.schedule_views import ScheduleDetail, ScheduleEventView, ScheduleView, key_text
-from duly.schedules import ScheduleState
+from duly.schedules import HandOver, ScheduleState
 from duly.store import Quarantined, ScheduleFilter
 from duly.triggers import Explanation
 from duly.why import Answer
 
-_STATES = ("active", "paused", "finished", "quarantined", "external")
+_STATES = get_args(ScheduleState)
+_HAND_OVERS = get_args(HandOver)
 _COLUMNS = {
     "schedule": lambda view: view.key,
     "state": lambda view: view.state,
+    "hand-over": lambda view: view.hand_over,
     "next run": lambda view: view.next_run_at,
     "rule": lambda view: f"{view.words}, {view.zone}",
     "action": lambda view: view.action,
@@ -54,6 +59,7 @@ def schedules() -> None:
 @click.option("--flow", help="Of this flow.")
 @click.option("--owner", help="Of this scope: system, user:<id> or workspace:<id>.")
 @click.option("--state", type=click.Choice(_STATES), help="In this state.")
+@click.option("--hand-over", type=click.Choice(_HAND_OVERS), help="Handed over this way.")
 @click.option("--name", "prefix", default="", help="Whose name begins so.")
 @click.option("--after", metavar="SCHEDULE", help="Go on after the last one of the page before.")
 @limit_option
@@ -63,6 +69,7 @@ def list_(
     flow: str | None,
     owner: str | None,
     state: ScheduleState | None,
+    hand_over: HandOver | None,
     prefix: str,
     after: str | None,
     limit: int,
@@ -73,9 +80,10 @@ def list_(
     Examples:
       duly schedules list --url postgresql://app@db/app
       duly schedules list --owner user:ada --state quarantined
+      duly schedules list --hand-over external --state paused
       duly schedules list --flow crm --name digest --json
     """
-    which = ScheduleFilter(flow, owner, state, prefix)
+    which = ScheduleFilter(flow, owner, state, prefix, hand_over)
 
     async def search(admin: Admin) -> list[ScheduleView]:
         return await admin.schedules.search(which, after=after, limit=limit)
@@ -87,7 +95,7 @@ def list_(
         return
     print_table(found, _COLUMNS, "no schedule is like that; leave out an option to see more")
     if following is not None:
-        click.secho(f"more: --after {following}", dim=True, err=True)
+        say(f"more: --after {following}", dim=True, err=True)
 
 
 @schedules.command("show")
@@ -121,7 +129,7 @@ def show(target: Target, schedule: str, times: int, limit: int) -> None:
     _print_schedule(detail.schedule)
     heading("next times")
     for time in detail.next_times:
-        click.echo(f"  {time}")
+        say(f"  {time}")
     _print_coverage(detail)
     heading("ledger, newest first")
     print_table(detail.occurrences, LEDGER, "  nothing yet")
@@ -158,6 +166,7 @@ def _print_schedule(view: ScheduleView) -> None:
         "note": view.note,
         "error": view.error,
         "runs left": view.runs_left,
+        "after completion": "deleted" if view.delete_after_completion else "",
     }
     print_fields(rows | {name: value for name, value in optional.items() if value})
 
@@ -170,11 +179,13 @@ def _print_coverage(detail: ScheduleDetail) -> None:
     states = ", ".join(f"{count} {state}" for state, count in coverage.states.items())
     late = coverage.lateness
     heading("the last seven days")
-    click.echo(f"  {share}; {coverage.paused} in a pause, {coverage.extras} extra")
+    say(f"  {share}; {coverage.paused} in a pause, {coverage.extras} extra")
     if states:
-        click.echo(f"  {states}")
+        say(f"  {states}")
     if late.looked_at:
-        click.echo(f"  late by p50 {late.p50_ms} ms, p95 {late.p95_ms} ms, p99 {late.p99_ms} ms")
+        found = {"p50": late.p50_ms, "p95": late.p95_ms, "p99": late.p99_ms}
+        shown = [f"{name} {duration_text(ms)}" for name, ms in found.items() if ms is not None]
+        say(f"  late by {', '.join(shown)}")
 
 
 @schedules.command("preview")
@@ -234,8 +245,8 @@ def why(target: Target, schedule: str, at: str) -> None:
     if target.as_json:
         print_json({"verdict": answer.verdict, "text": answer.text, "facts": dict(answer.facts)})
         return
-    click.secho(answer.verdict.value.replace("_", " "), bold=True)
-    click.echo(answer.text)
+    say(answer.verdict.value.replace("_", " "), bold=True)
+    say(answer.text)
     print_fields(dict(answer.facts))
 
 

@@ -21,6 +21,8 @@ from duly.admin import Admin
 from duly.app import Duly
 from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
+from duly.cli.output import say
+from duly.control_characters import escape_controls
 from duly.errors import BackendUnavailable, InvalidInput, NotFound
 from duly.settings import Settings
 
@@ -106,8 +108,8 @@ limit_option = click.option(
 
 def confirm(question: str, *, is_sure: bool) -> None:
     """Ask before something that cannot be undone; without a terminal the answer is no."""
-    if not is_sure and not click.confirm(question, err=True):
-        click.echo("nothing was done; --yes answers the question", err=True)
+    if not is_sure and not click.confirm(escape_controls(question), err=True):
+        say("nothing was done; --yes answers the question", err=True)
         raise SystemExit(1)
 
 

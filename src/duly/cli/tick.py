@@ -13,6 +13,7 @@ from duly.app import Duly
 from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
+from duly.cli.output import say
 from duly.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def _run(app: Duly, url: str | None, period: float | None) -> None:
         tick = app.tick(await app.ready(), url)
         try:
             if period is None:
-                click.echo(_words(await _drain(tick)))
+                say(_words(await _drain(tick)))
             else:
                 await _repeat(tick, period)
         finally:
@@ -65,9 +66,9 @@ async def _repeat(tick: Tick, period: float) -> None:
         try:
             report = await _drain(tick, stopping)
             if report.posted:
-                click.echo(_words(report))
+                say(_words(report))
         except BackendUnavailable as error:
-            click.echo(f"duly: {error}", err=True)
+            say(f"duly: {error}", err=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(period):
                 await stopping.wait()

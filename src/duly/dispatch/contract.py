@@ -15,8 +15,10 @@ from typing import Any, Literal
 import msgspec
 
 from duly.dispatch.ids import DispatchId, read_id
+from duly.dispatch.secrets import Admission
 from duly.errors import InvalidInput, InvalidInstant
 from duly.jobs import JobId, check_text
+from duly.json_bounds import check_json_text
 from duly.schedules import ScheduleId
 from duly.triggers import Trigger
 from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms, to_ms
@@ -98,6 +100,19 @@ def refusal(status: int, error: str, message: str | None = None) -> Refusal:
     return Refusal(Answer(status, body))
 
 
+def system_refusal(admission: Admission | None) -> Answer | None:
+    """Return the answer to a caller that may not use a system-wide route; None if it may."""
+    if admission is None:
+        return unauthorized().answer
+    if admission.is_system:
+        return None
+    message = (
+        "this secret belongs to one owner and reaches that owner's schedules only; call with a "
+        "secret of DULY_DISPATCH_SECRETS, or of a Gateway without a principal"
+    )
+    return refusal(403, "denied", message).answer
+
+
 def unauthorized() -> Refusal:
     """The same for whatever is asked by somebody unknown."""
     answer = Answer(401, {"error": "unauthorized"}, {"www-authenticate": "Bearer"})
@@ -117,8 +132,9 @@ def read_body(body: bytes, flow: str, target: DispatchId) -> Asked:
     if not body.strip():
         return Asked(None, None, is_aimed=False)
     try:
+        check_json_text("the body", body)
         words = msgspec.json.decode(body, type=Words)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput) as error:
         raise refusal(400, "invalid_body", f"the body must be a JSON object: {error}") from None
     if words.flow not in (None, flow) or not _is_for(words.schedule_id, target):
         raise refusal(400, "invalid_body", "flow and scheduleId must be those of the URL")

@@ -18,15 +18,15 @@ from duly.dispatch.contract import Answer, Asked, refusal
 from duly.dispatch.ids import DispatchId
 from duly.dispatch.resolver import Resolved, call
 from duly.dispatch.validation import Checked
-from duly.dispatch_store import Duplicate, Fire, Fired, Overlapped
+from duly.dispatch_store import Duplicate, Fire, Fired, Inactive, Overlapped
 from duly.errors import InvalidInput
 from duly.ids import new_id
 from duly.job_options import encode
-from duly.jobs import DEFAULT_RETRY, JobId, NewJob
+from duly.jobs import JobId, NewJob
 from duly.occurrences import policies_text
 from duly.principals import Principal
 from duly.raised import traceback_of
-from duly.schedules import Policies
+from duly.run_options import options_of
 from duly.store import Store
 from duly.triggers.instants import from_ms
 
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 MAX_SHIFT = 100
 """Requests without a time of one schedule that one millisecond may hold."""
-_USUAL = Policies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,8 @@ async def fire(store: Store, firing: Firing) -> Answer:
                 if not is_own or await _has_key(store, job_id, firing.key):
                     return contract.duplicate(firing.target)
                 # Two requests of one millisecond are still two.
+            case Inactive():
+                raise refusal(404, "schedule_not_found")
             case _:
                 assert_never(answer)
     raise refusal(503, "dispatch_failed", "too many requests for one schedule at once")
@@ -119,6 +120,7 @@ async def _input(firing: Firing, nominal_ms: int) -> str:
 def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
     resolved, checked, action = firing.resolved, firing.checked, firing.checked.action
     policies, principal = checked.policies, checked.principal
+    options = options_of(policies, action.options.run)
     about = {
         "scheduleId": firing.target.text,
         "origin": resolved.origin,
@@ -131,17 +133,13 @@ def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
             id=JobId(new_id("job_")),
             action=action.name,
             input=text,
-            queue=action.queue,
+            queue=options.queue,
             workspace=principal.workspace,
             scope=str(principal.scope),
             priority=policies.priority,
-            retry=policies.retry if policies.retry != DEFAULT_RETRY else action.retry,
-            timeout_ms=(
-                policies.timeout_ms
-                if policies.timeout_ms != _USUAL.timeout_ms
-                else action.timeout_ms
-            ),
-            delivery=policies.delivery,
+            retry=options.retry,
+            timeout_ms=options.timeout_ms,
+            delivery=options.delivery,
             key=firing.key,
             schedule_id=resolved.id,
             nominal_ms=nominal_ms,
@@ -151,4 +149,5 @@ def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
         )
     except InvalidInput as error:
         raise refusal(400, "invalid_schedule", str(error)) from None
-    return Fire(job, resolved.flow, str(resolved.scope), resolved.name)
+    is_stored = resolved.schedule is not None
+    return Fire(job, resolved.flow, str(resolved.scope), resolved.name, is_stored)

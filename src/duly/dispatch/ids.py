@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from duly.errors import InvalidInput
 from duly.schedules import ScheduleId
-from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, user, workspace
+from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, user
 
 # `|` belongs into no URL, but user ids of the form `auth0|abc` come unencoded all the same.
 _WRITTEN = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/|-]|%[0-9A-Fa-f]{2})+")
@@ -49,7 +49,7 @@ def scope_of(owner: str) -> Scope:
     if owner == "system":
         return SYSTEM
     if owner.startswith(_WORKSPACE):
-        return workspace(owner.removeprefix(_WORKSPACE))
+        return Scope("workspace", owner.removeprefix(_WORKSPACE))
     return user(owner)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from duly.dispatch.contract import Answer
+from duly.dispatch.contract import Answer, system_refusal
 from duly.dispatch.options import HttpOptions, gateways_of
 from duly.dispatch.secrets import Gatekeeper
 from duly.dispatch.tick import Tick
@@ -33,7 +33,8 @@ class Ticking(Protocol):
 class LambdaTick:
     """The function for Lambda: `handler = LambdaTick(app)`.
 
-    An event with headers came over HTTP and must bring the secret; any other was let in by AWS.
+    An event with headers came over HTTP and must bring a system secret; any other was let in by
+    AWS.
     """
 
     def __init__(self, app: Ticking) -> None:
@@ -46,8 +47,10 @@ class LambdaTick:
         """Tick once."""
         del context
         headers = _headers(event)
-        if headers is not None and self._gatekeeper.admit_bearer(headers) is None:
-            return _as_event(Answer(401, {"error": "unauthorized"}))
+        if headers is not None:
+            refused = system_refusal(self._gatekeeper.admit_bearer(headers))
+            if refused is not None:
+                return _as_event(refused)
         return _as_event(self._runner.run(tick_answer(self._app.ticker)))
 
     def close(self) -> None:

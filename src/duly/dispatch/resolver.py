@@ -24,8 +24,9 @@ from duly.scopes import Scope
 from duly.store import ScheduleKey, Store
 
 T = TypeVar("T")
-_DISPATCHABLE = frozenset({"active", "external", "finished"})
-"""Finished too: the last occurrence is posted after its row has ended."""
+_DISPATCHABLE = frozenset({"active", "finished"})
+"""Finished too: the store, which knows the occurrence and the key, refuses all but a duplicate and
+the last post of a tick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ class Gateway:
 
     secret: str = field(repr=False)
     principal: Principal | None = None
-    """None: a trusted scheduler, which may dispatch any schedule; else only this one's own."""
+    """None: a trusted scheduler, which may dispatch any schedule and tick; else the caller may
+    only dispatch this principal's own schedules."""
 
     def __post_init__(self) -> None:
         if not self.secret.strip():
@@ -47,6 +48,11 @@ class Gateway:
         """Whether the secret is a key for signatures, and no bearer token."""
         return self.secret.startswith(SECRET_PREFIX)
 
+    @property
+    def is_system(self) -> bool:
+        """Return whether its holder is a trusted scheduler and not confined to one owner."""
+        return _is_system(self.principal)
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -55,6 +61,11 @@ class Admission:
     principal: Principal | None
     message_id: str | None = None
     """Of a signed call: the same message is one dispatch, however often it is sent."""
+
+    @property
+    def is_system(self) -> bool:
+        """Return whether the caller is a trusted scheduler and not confined to one owner."""
+        return _is_system(self.principal)
 
 
 class Gatekeeper:
@@ -86,6 +97,10 @@ class Gatekeeper:
             if compare_digest(given, digest) and admission is None:
                 admission = Admission(principal)
         return admission
+
+
+def _is_system(principal: Principal | None) -> bool:
+    return principal is None or principal.is_system
 
 
 def _digest(text: str) -> bytes:

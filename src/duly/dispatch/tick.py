@@ -11,25 +11,31 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Protocol, cast
 
 from duly.clock import Clock, SystemClock
 from duly.dispatch.client import HttpClient, Sender
+from duly.dispatch.index_claims import IndexClaims
 from duly.dispatch.options import HttpOptions, gateways_of
 from duly.dispatch.posting import Backoff, Reply, answer_of, post_of
 from duly.dispatch.resolver import call
 from duly.dispatch.tick_options import TickOptions, check_base_url
 from duly.dispatch_store import DispatchAnswer, DispatchClaim, Dispatching, DispatchStore
+from duly.dispatching import decide_answer
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.ids import new_id
+from duly.ledger import OccurrenceState
 from duly.raised import traceback_of
 from duly.settings import Settings
+from duly.store import ScheduleIndex
 from duly.triggers.instants import to_ms
 
 log = logging.getLogger(__name__)
 
 NO_INDEX = (
-    "a tick needs an index to claim from, and this store has none (no claim_dispatches); pass the "
-    "store of an application, or have its schedules fired from outside"
+    "a tick needs an index to claim from, and this object has none (neither claim_dispatches nor "
+    "claim_due); pass the store of an application or a ScheduleIndex, or have its schedules fired "
+    "from outside"
 )
 NO_FLOWS = "a tick needs flows: this application declares none, so nothing of its could be due"
 
@@ -51,15 +57,15 @@ class TickReport:
             self.failed + other.failed,
         )
 
-    def count(self, answer: DispatchAnswer) -> None:
-        """Add one post."""
+    def count(self, row: Dispatching, answer: DispatchAnswer) -> None:
+        """Add one post, by what becomes of its occurrence and not by the answer alone."""
         self.posted += 1
-        match answer.end:
-            case "closed":
+        match decide_answer(answer.end, row.delivery, row.tries, answer.reason).state:
+            case OccurrenceState.SUCCEEDED:
                 self.closed += 1
-            case "again":
+            case OccurrenceState.DISPATCHING:
                 self.again += 1
-            case "failed" | "denied" | "not_found":
+            case _:
                 self.failed += 1
 
 
@@ -81,12 +87,26 @@ class TickPlace:
     flows: tuple[str, ...] = ()
 
 
+class TickClaims(Protocol):
+    """What a tick asks for."""
+
+    async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
+        """Take what is due."""
+
+    async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
+        """Store how posts ended."""
+
+
 class Tick:
-    """Posts what is due; run_once() is one tick."""
+    """Posts what is due; run_once() is one tick.
+
+    `store` is a store, or a ScheduleIndex of the application's own: then each post is made once at
+    most.
+    """
 
     def __init__(
         self,
-        store: DispatchStore,
+        store: DispatchStore | ScheduleIndex,
         place: TickPlace,
         options: TickOptions | None = None,
         *,
@@ -94,11 +114,9 @@ class Tick:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        if not hasattr(store, "claim_dispatches"):
-            raise InvalidInput(NO_INDEX)
         if not place.flows:
             raise InvalidInput(NO_FLOWS)
-        self._store = store
+        self._store = claims_of(store)
         self._place = replace(place, base_url=check_base_url(place.base_url))
         self._options = options = TickOptions() if options is None else options
         self._sender = HttpClient(options) if sender is None else sender
@@ -177,6 +195,16 @@ class Tick:
         return self._options.max_per_tick
 
 
+def claims_of(source: DispatchStore | ScheduleIndex) -> TickClaims:
+    """Return what a tick claims from: a store, or an index of three methods; else InvalidInput."""
+    # By method and not by isinstance: a tick of a store keeps leases, one of a bare index cannot.
+    if hasattr(source, "claim_dispatches"):
+        return cast(TickClaims, source)
+    if not hasattr(source, "claim_due"):
+        raise InvalidInput(NO_INDEX)
+    return IndexClaims(source)
+
+
 class _Round:
     """One tick under way: slots, and batches that fill them."""
 
@@ -213,7 +241,7 @@ class _Round:
         try:
             answer = await self._tick.post(row)
             batch.answers.append(answer)
-            self._report.count(answer)
+            self._report.count(row, answer)
             if batch.writer is None:
                 batch.writer = self._group.create_task(self._write(batch))
         finally:
@@ -240,7 +268,7 @@ def place_of(options: HttpOptions, flows: tuple[str, ...], url: str | None = Non
         raise InvalidInput(
             "a tick must know where the application answers; set DULY_BASE_URL, or pass base_url="
         )
-    gateways = [each for each in gateways_of(options) if each.principal is None]
+    gateways = [each for each in gateways_of(options) if each.is_system]
     if not gateways:
         raise InvalidInput("a tick needs a dispatch secret to send; set DULY_DISPATCH_SECRETS")
     return TickPlace(base_url, gateways[0].secret, flows)

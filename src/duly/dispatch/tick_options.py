@@ -8,6 +8,7 @@ from typing import Any
 
 from duly.dispatch_store import MAX_DISPATCHES, Dispatching
 from duly.errors import InvalidInput
+from duly.store import ScheduleIndex
 
 OnDispatch = Callable[[Dispatching, int], Awaitable[Any] | Any]
 """Told of every post: what, and the status of its answer; 0: there was none."""
@@ -31,6 +32,8 @@ class TickOptions:
     """Before a post is repeated; doubled each time, with jitter."""
     longest_delay_s: float = 600.0
     """The most that doubling comes to."""
+    index: ScheduleIndex | None = None
+    """An index of the application's own to claim from; None: the application's store."""
     on_dispatch: OnDispatch | None = None
     """Called with the row and the status, 0 where there was none; what it raises is logged."""
 
@@ -40,7 +43,9 @@ class TickOptions:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 to {most}")
         for name in ("timeout_s", "first_delay_s", "longest_delay_s"):
             if not 0 < getattr(self, name) <= 86_400:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: up to 86400")
+                raise InvalidInput(
+                    f"{name} is {getattr(self, name)} s; allowed: more than 0 s, up to 1 d"
+                )
         if self.lease_s <= self.timeout_s:
             raise InvalidInput(
                 f"lease_s is {self.lease_s}; it must be longer than timeout_s, {self.timeout_s}, "

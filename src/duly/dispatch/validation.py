@@ -13,6 +13,7 @@ from duly.dispatch.resolver import Resolved
 from duly.errors import InvalidInput, shown
 from duly.flows import Action, Flow
 from duly.principals import Principal
+from duly.resources.schema import nearest
 from duly.schedules import Definition, Policies, Schedule
 from duly.triggers import Trigger, once, parse_trigger
 from duly.triggers.instants import STORED_FROM_MS, from_ms
@@ -44,9 +45,10 @@ def _action(flow: Flow, given: object) -> Action:
     known = flow.actions.values()
     found = next((each for each in known if each is given), None)
     if found is None and isinstance(given, str):
-        found = flow.actions.get(given)
+        found = flow.actions.get(given.removeprefix(f"{flow.name}."))
     if found is None:
-        raise InvalidInput(f"flow {flow.name!r} has no action {shown(given)!r}")
+        hint = nearest(given, flow.actions) if isinstance(given, str) else "pass one of its actions"
+        raise InvalidInput(f"flow {flow.name!r} has no action {shown(given)!r}; {hint}")
     return found
 
 
@@ -83,7 +85,7 @@ def as_schedule(resolved: Resolved, trigger: Trigger | None) -> Schedule:
             hand_over="external",
             policies=config.policies,
         ),
-        state="external",
+        state="active",
         version=0,
         created_at_ms=STORED_FROM_MS,
         updated_at_ms=STORED_FROM_MS,

@@ -7,8 +7,17 @@ they can be changed in turn; an empty one is refused where it is declared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from duly.dispatch.signing import REPLAY_WINDOW_S, hex_digest, same, signed_id, signing_key
+from duly.dispatch.signing import (
+    ID,
+    REPLAY_WINDOW_S,
+    TIMESTAMP,
+    hex_digest,
+    same,
+    signed_id,
+    signing_key,
+)
 from duly.errors import InvalidInput
 from duly.webhooks import Verify
 
@@ -30,11 +39,19 @@ def standard_webhooks(*, secret: Secrets, window_s: int = REPLAY_WINDOW_S) -> Ve
     secrets = _several(secret)
     for each in secrets:
         signing_key(each)
+    return _StandardWebhooks(secrets, window_s)
 
-    def verify(headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
-        return signed_id(secrets, headers, body, now_s, window_s) is not None
 
-    return verify
+@dataclass(frozen=True, slots=True)
+class _StandardWebhooks:
+    """Verifies signatures over id, timestamp and body."""
+
+    secrets: tuple[str, ...] = field(repr=False)
+    window_s: int
+    signed_headers: tuple[str, ...] = (ID, TIMESTAMP)
+
+    def __call__(self, headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
+        return signed_id(self.secrets, headers, body, now_s, self.window_s) is not None
 
 
 def _hmac(algorithm: str, header: str, secret: Secrets, prefix: str) -> Verify:

@@ -2,7 +2,7 @@
 
 Takes a delivery; verifies it over the raw body, finds the documents that have its value by one
 query of a sparse index, and starts the action as each document's owner. The delivery's id is the
-idempotency key, so that a repeated delivery starts nothing.
+idempotency key, so that a repeated delivery starts nothing. It comes from what was signed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from duly.clock import Clock
 from duly.dispatch.contract import Answer, Refusal, refusal, unauthorized
 from duly.dispatch.dispatcher import Ready
 from duly.dispatch.resolver import call
+from duly.dispatch.signing import ID
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.flows import Action, Flow
 from duly.ids import new_ids
 from duly.job_options import encode
 from duly.job_store import Enqueued
 from duly.jobs import MAX_TEXT, JobId, NewJob
+from duly.json_bounds import check_json_text
 from duly.principals import principal_of
 from duly.raised import traceback_of
 from duly.redaction import secret_values
 from duly.resources.resource import indexed_text
 from duly.store import Document, Store
 from duly.triggers.instants import to_ms
-from duly.webhooks import Routed, Webhook
+from duly.webhooks import BodyPath, Routed, UnsignedHeader, Webhook
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ async def deliver(ready: Ready, request: DeliveryRequest, clock: Clock) -> Answe
         if not webhook.verify(request.headers, request.body, to_ms(clock.now()) // 1000):
             raise unauthorized()
         body = _read(request.body)
-        delivery = _delivery_id(request)
+        delivery = _delivery_id(request, body)
         value = await _value(webhook, body)
         if value is None:
             return Answer(202, {"status": "ignored", "requestIds": []})
@@ -74,17 +76,43 @@ async def deliver(ready: Ready, request: DeliveryRequest, clock: Clock) -> Answe
 
 def _read(body: bytes) -> Any:
     try:
+        check_json_text("the body", body)
         return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except InvalidInput as error:
+        raise refusal(400, "invalid_body", str(error)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise refusal(400, "invalid_body", "the body must be JSON") from None
 
 
-def _delivery_id(request: DeliveryRequest) -> str:
-    found = request.headers.get(request.webhook.delivery_id, "")
-    if not found:
-        message = f"header {request.webhook.delivery_id} must say which delivery this is"
-        raise refusal(400, "invalid_body", message)
-    return found
+def _delivery_id(request: DeliveryRequest, body: Any) -> str:
+    """Return what tells this delivery from others; by default nothing that is not signed."""
+    webhook = request.webhook
+    named = webhook.delivery_id
+    if named is None:
+        named = ID if ID in webhook.signed_headers else None
+    if named is None:
+        return _signed_digest(request)
+    if isinstance(named, BodyPath):
+        found = named(body)
+        if type(found) not in (str, int) or found == "":
+            message = f"{named} in the body must be the delivery's id, a text or a whole number"
+            raise refusal(400, "invalid_body", message)
+        return str(found)
+    header = named.name if isinstance(named, UnsignedHeader) else named
+    given = request.headers.get(header, "")
+    if not given:
+        raise refusal(400, "invalid_body", f"header {header} must be the delivery's id")
+    return given
+
+
+def _signed_digest(request: DeliveryRequest) -> str:
+    """Return a digest of all that the signature covers, so that no part can be exchanged."""
+    digest = sha256()
+    for name in request.webhook.signed_headers:
+        given = request.headers.get(name, "").encode("utf-8", "surrogatepass")
+        digest.update(len(given).to_bytes(8, "big") + given)
+    digest.update(request.body)
+    return digest.hexdigest()
 
 
 async def _value(webhook: Webhook, body: Any) -> str | None:
@@ -125,18 +153,18 @@ async def _job(request: DeliveryRequest, body: Any, delivery: str, found: Docume
             told = traceback_of(error, secrets)
             log.error("input of %s raised: %s", action.name, told, extra={"event": "webhook.input"})
             raise refusal(500, "dispatch_failed", "the input function raised") from None
-    principal = principal_of(found.scope)
+    principal, options = principal_of(found.scope), action.options.run
     try:
         return NewJob(
             id=JobId("job_"),
             action=action.name,
             input=encode(action, action.name, given),
-            queue=action.queue,
+            queue=options.queue,
             workspace=principal.workspace,
             scope=found.scope,
-            retry=action.retry,
-            timeout_ms=action.timeout_ms,
-            delivery=action.delivery,
+            retry=options.retry,
+            timeout_ms=options.timeout_ms,
+            delivery=options.delivery,
             key=_key(request.webhook, delivery, found),
         )
     except InvalidInput as error:
@@ -144,9 +172,11 @@ async def _job(request: DeliveryRequest, body: Any, delivery: str, found: Docume
 
 
 def _key(webhook: Webhook, delivery: str, found: Document) -> str:
-    """One for each document, since two of one owner may get the same delivery."""
+    """Return the key of one document's job, since two of one owner may get the same delivery."""
     key = f"webhook:{webhook.name}:{found.id}:{delivery}"
-    return key if len(key) <= MAX_TEXT else f"webhook:{sha256(key.encode()).hexdigest()}"
+    if len(key) <= MAX_TEXT and key.isprintable():
+        return key
+    return f"webhook:{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 async def _enqueued(store: Store, jobs: list[NewJob]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from duly.clock import Clock
+from duly.durations import duration_text
 from duly.jobs import LeasedJob
 from duly.outcomes import Outcome
 from duly.triggers.instants import from_ms, to_ms
@@ -39,18 +40,18 @@ def tell(job: LeasedJob, outcome: Outcome | None, took_s: float, clock: Clock) -
     if job.nominal_ms is not None:
         begun_ms = to_ms(clock.now()) - duration_ms
         latency_ms = max(0, begun_ms - job.nominal_ms)
-        late = f", {latency_ms} ms after its time"
+        late = f", {duration_text(latency_ms)} after its time"
         fields |= {
             "schedule_id": job.schedule_id,
             "nominal_at": from_ms(job.nominal_ms).isoformat(),
             "latency_ms": latency_ms,
         }
     log.info(
-        "job %s of %s: %s in %d ms%s",
+        "job %s of %s: %s in %s%s",
         job.id,
         job.action,
         ending,
-        duration_ms,
+        duration_text(duration_ms),
         late,
         extra=fields,
     )

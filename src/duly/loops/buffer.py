@@ -1,8 +1,7 @@
 """Jobs claimed ahead, and slots that wait for one.
 
 Holds a little work at the worker's own pace, so that claims are large where jobs are short and
-nothing is hoarded where they are long. A careful job never waits here: its claim is its start, so
-it is claimed for a slot that is free, and now and then a busy worker keeps one free for it.
+nothing is hoarded where they are long.
 """
 
 from __future__ import annotations
@@ -23,16 +22,10 @@ class Buffer:
         self._wake = wake
         self._jobs: deque[LeasedJob] = deque()
         self._idle: deque[asyncio.Future[LeasedJob]] = deque()
-        self._keeps_free = False
         self._begun = 0
         self._pace = 0.0
         self._low = 0.0
         """With fewer jobs than this it is time to claim; said once after each claim."""
-
-    @property
-    def free_slots(self) -> int:
-        """Slots that wait for a job."""
-        return len(self._idle)
 
     @property
     def room(self) -> int:
@@ -42,16 +35,12 @@ class Buffer:
     @property
     def is_wanting(self) -> bool:
         """Whether it is time to claim."""
-        if self._idle and (self._keeps_free or not self._jobs):
+        if self._idle and not self._jobs:
             return True
         return len(self._jobs) < self._ahead() / 2
 
     def _ahead(self) -> int:
         return min(int(self._pace * self._ahead_s), self._most)
-
-    def keep_free(self) -> None:
-        """Let the next slot that falls free wait for a careful job."""
-        self._keeps_free = bool(self._jobs)
 
     def measure(self, seconds: float) -> None:
         """Learn the pace from what began in the last seconds."""
@@ -59,20 +48,15 @@ class Buffer:
         self._begun = 0
 
     def take(self, jobs: Sequence[LeasedJob]) -> None:
-        """Careful jobs begin at once; the others when there is a slot."""
-        for job in jobs:
-            if job.careful:
-                self._idle.popleft().set_result(job)
-            else:
-                self._jobs.append(job)
-        self._keeps_free = False
+        """Keep claimed jobs, and hand them to the slots that wait."""
+        self._jobs.extend(jobs)
         self._low = self._ahead() / 2
         while self._idle and self._jobs:
             self._idle.popleft().set_result(self._jobs.popleft())
 
     def pop(self) -> LeasedJob | None:
         """A job for a slot that is free, if one waits."""
-        if not self._jobs or self._keeps_free:
+        if not self._jobs:
             return None
         self._begun += 1
         if len(self._jobs) <= self._low:

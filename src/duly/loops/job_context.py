@@ -8,31 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Protocol, Unpack
 
 import msgspec
 
 from duly.acting import Access, Acting
 from duly.clock import Clock
 from duly.context import Calls
-from duly.errors import InvalidInput
+from duly.errors import DulyError, InvalidInput
 from duly.flows import Action
 from duly.job_requests import JobOptions
 from duly.job_store import Enqueued
 from duly.jobs import MAX_PROGRESS_BYTES, JobId, LeasedJob
 from duly.ledger import Occurrence
+from duly.loops.starts import Start
+from duly.outcomes import Outcome
 from duly.portal import Portal, Sync
 from duly.principals import Principal, principal_of
+from duly.resources.schema import plain
 from duly.schedules import Schedule, ScheduleId, clamp_interval_ms
 
 log = logging.getLogger("duly.job")
 
 Interruption = Literal["timeout", "cancel", "lost", "stop"]
 """Why a handler was asked to stop."""
+
+
+class Isolated(NamedTuple):
+    """How a job ended in a child process."""
+
+    outcome: Outcome
+    took_ms: int | None
+
+
+class NoChild(DulyError):
+    """No child process can be started: the application cannot be imported, for example."""
+
+
+class Child(Protocol):
+    """A process that runs one job at a time."""
+
+    async def run(self, job: LeasedJob) -> Isolated:
+        """Run one job; cancelling it ends the process."""
+
+
+class Isolation(Protocol):
+    """Has child processes for jobs that may have killed their worker."""
+
+    def child(self) -> AbstractAsyncContextManager[Child]:
+        """Wait for a child that is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +72,14 @@ class Bench:
     clock: Clock
     threads: Executor
     note_progress: Callable[[LeasedJob, str], None]
+    record_start: Callable[[LeasedJob], Awaitable[Start]]
     calls: Calls | None = None
     ask_interval: Callable[[LeasedJob, int], None] | None = None
     """Keeps an interval that a running job asked for."""
+    isolation: Isolation | None = None
+    """Child processes for suspects; None: they run in this process."""
+    alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a suspect that runs in this process."""
 
 
 class JobContext:
@@ -91,7 +125,7 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """The number of this attempt: more than 1 means that the job may have begun before."""
         return self._job.attempt
 
     @property
@@ -119,7 +153,8 @@ class JobContext:
 
     def progress(self, percent: float, message: str = "") -> None:
         """Keep how far it is beside the job."""
-        text = msgspec.json.encode({"percent": percent, "message": message})
+        said = {"percent": percent, "message": message}
+        text = msgspec.json.encode(plain("progress", said, MAX_PROGRESS_BYTES))
         if len(text) > MAX_PROGRESS_BYTES:
             raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
         self._bench.note_progress(self._job, text.decode())

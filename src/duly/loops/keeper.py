@@ -1,8 +1,9 @@
 """The keeper: what time brings, and what time takes away.
 
 Rescues jobs whose lease ended, queues those that became due, removes ended ones kept long enough
-and workers that fell silent; once a day walks through the ledger and, after new zone rules, through
-the index. Every node may run one; every step is bounded and fenced.
+and workers that fell silent, and warns of jobs that no live worker would claim; once a day walks
+through the ledger and, after new zone rules, through the index. Every node may run one; every step
+is bounded and fenced.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from duly.errors import BackendUnavailable
 from duly.job_store import MAX_SWEEP, JobStore, Retention
-from duly.loops.patience import Backoff, Signal
+from duly.loops.patience import STORE_FAILURES, Backoff, Signal
+from duly.loops.unserved_log import UnservedLog
 from duly.loops.walks import Walk
-from duly.upkeep_store import LedgerPruned, LedgerRetention, Recomputed, UpkeepStore
+from duly.upkeep_store import (
+    LedgerPruned,
+    LedgerRetention,
+    Recomputed,
+    SchedulesPruned,
+    UpkeepStore,
+)
 from duly.zone_rules import is_newer, rules_in_use, rules_on_disk
 
 log = logging.getLogger(__name__)
@@ -40,7 +47,7 @@ class KeeperOptions:
     period_s: float = 10.0
     """Between two rounds: rescue expired leases, promote due jobs, remove silent workers."""
     prune_period_s: float = 60.0
-    """Between two removals of ended jobs."""
+    """Between two removals of ended jobs and of finished schedules."""
     silent_worker_s: float = 60.0
     """When a worker that says nothing counts as gone."""
     retention: Retention = field(default_factory=Retention)
@@ -48,7 +55,7 @@ class KeeperOptions:
     upkeep_period_s: float = 86_400.0
     """Between two walks through the ledger, and two looks at the zone rules."""
     ledger: LedgerRetention = field(default_factory=LedgerRetention)
-    """How long occurrences and facts about schedules stay."""
+    """How long occurrences, facts about schedules and finished schedules stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Kept:
     """Next times that new zone rules moved."""
     audit: int = 0
     """Entries about who did what, removed."""
+    schedules: int = 0
+    """Finished schedules, deleted."""
 
 
 class Keeper:
@@ -79,7 +88,9 @@ class Keeper:
         self._next_prune = 0.0
         period_s = self._options.upkeep_period_s
         self._ledger = Walk(self._prune_ledger, period_s, _ROUNDS)
+        self._finished = Walk(self._prune_schedules, self._options.prune_period_s, _ROUNDS)
         self._zones = Walk(self._recompute_zones, period_s, _ZONE_STEPS)
+        self._unserved = UnservedLog(store, int(self._options.silent_worker_s * 1000))
 
     def stop(self) -> None:
         """End after the current step."""
@@ -94,7 +105,7 @@ class Keeper:
                 await self.run_once()
                 backoff.reset()
                 pause_s = self._options.period_s
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("keeper: %s", error, extra={"event": "keeper.unavailable"})
                 pause_s = backoff.next()
 
@@ -107,9 +118,12 @@ class Keeper:
             log.warning("worker %s fell silent", worker, extra={"event": "keeper.silent_worker"})
         pruned = 0
         now = asyncio.get_running_loop().time()
+        await self._unserved.look(now)
         if now >= self._next_prune:
             self._next_prune = now + self._options.prune_period_s
             pruned = await self._all(partial(self._store.prune, self._options.retention))
+        await self._fold_counts()
+        finished = await self._finished.go_on(now)
         ledger = await self._ledger.go_on(now)
         return Kept(
             rescued,
@@ -120,10 +134,19 @@ class Keeper:
             sum(each.events for each in ledger),
             await self._follow_zones(now),
             sum(each.audit for each in ledger),
+            sum(each.schedules for each in finished),
         )
+
+    async def _fold_counts(self) -> None:
+        for _ in range(_ROUNDS):
+            if not await self._store.fold_counts():
+                break
 
     async def _prune_ledger(self, cursor: str | None) -> LedgerPruned:
         return await self._store.prune_ledger(self._options.ledger, MAX_SWEEP, cursor)
+
+    async def _prune_schedules(self, cursor: str | None) -> SchedulesPruned:
+        return await self._store.prune_schedules(self._options.ledger, MAX_SWEEP, cursor)
 
     async def _recompute_zones(self, cursor: str | None) -> Recomputed:
         if cursor is None and not await self._has_newer_rules():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, ItemsView, Iterable
 
-from duly.errors import BackendUnavailable
 from duly.job_store import Claims, JobStore, Renewed
 from duly.jobs import JobId, Token, WorkerId
+from duly.loops.patience import STORE_FAILURES
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,10 @@ class Leases:
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._held
 
+    def items(self) -> ItemsView[JobId, int]:
+        """Return the jobs that are held, with their fences."""
+        return self._held.items()
+
     def add(self, claims: Claims) -> None:
         """Hold what a claim took."""
         now = asyncio.get_running_loop().time()
@@ -75,9 +79,10 @@ class Leases:
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
         """Hold claims no longer, by (id, fence); tokens that fell free wait for give_back()."""
+        held = self._held
         for job_id, fence in leases:
-            if self._held.get(job_id) == fence:
-                del self._held[job_id]
+            if held.get(job_id) == fence:
+                del held[job_id]
                 if self._tokens:
                     self._let_go(self._tokens.pop(job_id, ()))
 
@@ -95,7 +100,7 @@ class Leases:
         if free:
             try:
                 await self._store.release_tokens(self._worker, free)
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("tokens: %s", error, extra={"event": "worker.unavailable"})
 
     async def renew(self) -> Renewed:

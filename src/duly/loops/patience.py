@@ -7,6 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from duly.errors import BackendUnavailable, Conflict, InternalError
+
+STORE_FAILURES = (BackendUnavailable, Conflict, InternalError)
+"""Errors of a store that a loop logs and survives.
+
+Only the first is expected to pass; after the others the loop still has other work to do.
+"""
+
 
 class Signal:
     """Something that may have happened; waiting for it takes it back."""

@@ -11,8 +11,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
-from duly.errors import BackendUnavailable
-from duly.loops.patience import Backoff, Signal
+from duly.loops.patience import STORE_FAILURES, Backoff, Signal
 from duly.plan_store import PlanReport, PlanRequest
 from duly.store import Store
 
@@ -64,7 +63,7 @@ class Planner:
                 report = await self.run_once()
                 backoff.reset()
                 pause_s = self._pause_s(report)
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("planner: %s", error, extra={"event": "planner.unavailable"})
                 pause_s = backoff.next()
             await self._wake.wait(pause_s)

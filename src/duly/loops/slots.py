@@ -7,6 +7,8 @@ its context (sync); a slot whose handler ignores that is lost until the handler 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,14 +16,18 @@ from typing import TypeVar
 
 import msgspec
 
-from duly.errors import BackendUnavailable, DulyError
+from duly.errors import DulyError, InvalidInput
 from duly.flows import Action
-from duly.jobs import MAX_ERROR_CHARACTERS, MAX_RESULT_BYTES, LeasedJob
+from duly.jobs import MAX_ERROR_CHARACTERS, MAX_RESULT_BYTES, LeasedJob, StartMode
+from duly.json_bounds import check_json_bounds
 from duly.loops.admission import Admission
-from duly.loops.job_context import Bench, Interruption, JobContext
+from duly.loops.job_context import Bench, Child, Interruption, JobContext, NoChild
+from duly.loops.patience import STORE_FAILURES
 from duly.loops.threads import in_thread
 from duly.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.redaction import scrub, secret_values
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -42,12 +48,20 @@ class Slot:
         self._task: asyncio.Task[object] | None = None
         """The same while a handler may be cancelled."""
         self._alarm: asyncio.TimerHandle | None = None
-        self._ends_at = 0.0
+        self._alarm_at = math.inf
+        """When the alarm rings, by the loop's clock; infinite: there is none."""
+        self._begun_at = self._ends_at = 0.0
+        self._tell_deadline = self.deadline
         self.job: LeasedJob | None = None
         self._ended: asyncio.Future[None] | None = None
         self.context: JobContext | None = None
         self.asked_at: float | None = None
         """When the handler was asked to stop, by the loop's clock."""
+        self.took_ms: int | None = None
+        """How long the last handler ran, from its start to its return; None: it was not called."""
+        self.is_charged = False
+        """Whether the attempt was charged when its start was recorded."""
+        self._is_alone = False
         self.is_lost = False
         """Its handler ignores that it should stop; the lease is no longer renewed."""
         self.is_ending: bool | None = None
@@ -66,6 +80,10 @@ class Slot:
             self.context.is_told = True
             self._task.cancel()
 
+    def is_served_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Return whether a task runs the handler of this slot; may be called from any thread."""
+        return task is not None and task is self._own and self.job is not None
+
     async def until_idle(self) -> None:
         """Wait until the handler that runs now has ended."""
         if self.job is not None:
@@ -76,23 +94,54 @@ class Slot:
     async def run(self, job: LeasedJob) -> Outcome | None:
         """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
         action = self.bench.actions[job.action]
-        context = JobContext(job, self.bench, self.deadline)
+        context = JobContext(job, self.bench, self._tell_deadline)
         self.job, self.context = job, context
-        self._set_alarm(job.timeout_ms / 1000)
+        loop = self._loop or self._attach()
+        self._begun_at = begun_at = loop.time()
+        self._ends_at = ends_at = begun_at + job.timeout_ms / 1000
+        if ends_at < self._alarm_at:
+            self._set_alarm(loop, ends_at)
         outcome: Outcome | None = None
-        has_begun = False
+        has_begun = self.is_charged = False
+        self.took_ms = None
         try:
-            if job.schedule_id is not None:
+            if job.careful == StartMode.ISOLATED:
+                outcome = await self._await(self._run_suspect(job, context), context)
+            elif job.schedule_id is not None:
                 outcome = await self._admit(action, job, context)
+            if job.careful and outcome is None and context.interruption is None:
+                # Whoever stops waiting for a slow database may be charged for a start that never
+                # was: one attempt fewer, and never one more.
+                outcome = await self._await(self._record_start(job, context), context)
+            if job.careful or job.schedule_id is not None:
+                self._begun_at = loop.time()
             # An authorize that swallows its cancelling must not get the handler started.
             if outcome is None and context.interruption is None:
                 has_begun = True
-                outcome = await self._call(action, job, context)
+                arguments = action.arguments(job.input, context)
+                if action.is_async:
+                    # As _await(), without another coroutine for each job.
+                    self._task = self._own
+                    try:
+                        result = await action.function(**arguments)
+                    finally:
+                        self._calm(context)
+                else:
+                    context.lend(loop)
+                    # A thread cannot be cancelled: the slot waits until the function returns.
+                    call = partial(action.function, **arguments)
+                    result = await in_thread(self.bench.threads, call)
+                outcome = _DONE if result is None else Succeeded(_encoded(result))
         except BaseException as error:
             if self._is_ours(error):
                 raise
             outcome = _failed(error, action, job)
         finally:
+            if has_begun:
+                self.took_ms = int((loop.time() - self._begun_at) * 1000)
+            if self._is_alone:
+                self._is_alone = False
+                self.bench.alone.release()
             self.job = self.context = self.asked_at = self._task = None
             self.is_lost = False
             if self._ended is not None:
@@ -137,25 +186,60 @@ class Slot:
             refused = await self._await(admission.denied(job), context)
             if refused is None and action.takes_context and context.interruption is None:
                 context.schedule = await self._await(admission.occurrence(job), context)
-        except BackendUnavailable as error:
+        except STORE_FAILURES as error:
             # Nothing has begun, so it is no try: whoever has one only must not lose it.
             return Released(f"not begun: {error}")
         return refused
 
-    async def _call(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
-        arguments = action.arguments(job.input, context)
-        if action.is_async:
-            # As _await(), without a coroutine more for each job.
-            self._task = self._own
+    async def _record_start(self, job: LeasedJob, context: JobContext) -> Outcome | None:
+        """Record that the handler is about to be called; an outcome: it must not be."""
+        try:
+            start = await self.bench.record_start(job)
+        except STORE_FAILURES as error:
+            return Released(f"not begun: {error}")
+        match start:
+            case "lost":
+                context.interruption = "lost"
+            case "cancel":
+                return Cancelled()
+            case "started":
+                self.is_charged = True
+        return None
+
+    async def _run_suspect(self, job: LeasedJob, context: JobContext) -> Outcome | None:
+        """Run a job that may kill its process in a child; None: here, with no other beside it."""
+        # The time runs, and the start is recorded, when a child is free.
+        self._ends_at = math.inf
+        if self.bench.isolation is not None:
             try:
-                result = await action.function(**arguments)
-            finally:
-                self._calm(context)
-        else:
-            context.lend(asyncio.get_running_loop())
-            # A thread cannot be cancelled, so the slot waits until the function returns.
-            result = await in_thread(self.bench.threads, partial(action.function, **arguments))
-        return _DONE if result is None else Succeeded(_encoded(result))
+                async with self.bench.isolation.child() as child:
+                    return await self._run_in(child, job, context)
+            except NoChild as error:
+                log.error(
+                    "job %s killed its worker and cannot be isolated: %s",
+                    job.id,
+                    error,
+                    extra={"event": "worker.no_child", "job_id": job.id},
+                )
+        await self.bench.alone.acquire()
+        self._is_alone = True
+        self._begin_time(job)
+        return None
+
+    async def _run_in(self, child: Child, job: LeasedJob, context: JobContext) -> Outcome:
+        self._begin_time(job)
+        outcome = await self._record_start(job, context)
+        if outcome is None and context.interruption is None:
+            outcome, self.took_ms = await child.run(job)
+        # Lost: no outcome counts, and the handler must not be called here either.
+        return outcome or Released("not begun")
+
+    def _begin_time(self, job: LeasedJob) -> None:
+        """Let the time of a job begin now."""
+        loop = self._loop or self._attach()
+        self._ends_at = loop.time() + job.timeout_ms / 1000
+        if self._ends_at < self._alarm_at:
+            self._set_alarm(loop, self._ends_at)
 
     async def _await(self, call: Awaitable[T], context: JobContext) -> T:
         self._task = self._own
@@ -178,21 +262,24 @@ class Slot:
         assert self._loop is not None
         return self._loop.time()
 
-    def _set_alarm(self, seconds: float) -> None:
-        """One alarm goes from job to job: moved only when it would ring too late."""
-        if self._loop is None:
-            self._loop, self._own = asyncio.get_running_loop(), asyncio.current_task()
-        self._ends_at = self._loop.time() + seconds
-        if self._alarm is None or self._alarm.when() > self._ends_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm = self._loop.call_at(self._ends_at, self._ring)
+    def _attach(self) -> asyncio.AbstractEventLoop:
+        """Note the loop and the task that serve this slot."""
+        self._loop, self._own = asyncio.get_running_loop(), asyncio.current_task()
+        return self._loop
+
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        """Set the one alarm of this slot, which is moved only when it would ring too late."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = loop.call_at(at, self._ring), at
 
     def _ring(self) -> None:
-        self._alarm = None
+        self._alarm, self._alarm_at = None, math.inf
         if self.job is not None and self._loop is not None:
-            if self._loop.time() < self._ends_at:  # that of an earlier job
-                self._alarm = self._loop.call_at(self._ends_at, self._ring)
+            if self._ends_at == math.inf:  # it waits for a child, and has not begun
+                return
+            if self._loop.time() < self._ends_at:  # the alarm was set for an earlier job
+                self._set_alarm(self._loop, self._ends_at)
             else:
                 self.interrupt("timeout")
 
@@ -202,7 +289,10 @@ _DONE = Succeeded()
 
 def _encoded(result: object) -> str:
     try:
+        check_json_bounds("the result", result, MAX_RESULT_BYTES)
         text = msgspec.json.encode(result)
+    except InvalidInput as error:
+        raise Abort(str(error)) from error
     except (TypeError, ValueError, RecursionError) as error:
         # The work is done; doing it again would give another result that cannot be stored.
         raise Abort(f"the result cannot be stored as JSON: {error}") from error
@@ -217,7 +307,7 @@ def _interrupted(why: Interruption, job: LeasedJob, has_begun: bool) -> Outcome 
             return Failed(f"timed out after {job.timeout_ms / 1000:g} s", timed_out=True)
         case "cancel":
             return Cancelled()
-        case "stop" if has_begun and job.careful and job.max_attempts == 1:
+        case "stop" if has_begun and job.careful == StartMode.ONCE:
             # At most once means that nobody begins it again.
             return Failed("stopped before it ended", is_final=True)
         case "stop":

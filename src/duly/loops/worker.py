@@ -14,26 +14,30 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 from duly.clock import Clock, SystemClock
 from duly.context import Calls
-from duly.errors import BackendUnavailable, DulyError, InvalidInput
-from duly.flows import Action
+from duly.errors import DulyError, InvalidInput
+from duly.flows import Action, queues_of
 from duly.ids import new_id
 from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
-from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId, check_queues
+from duly.jobs import JobId, JobState, LeasedJob, StartMode, WorkerId, check_queues
 from duly.loops import attempt_log
 from duly.loops.admission import Admission
 from duly.loops.buffer import Buffer
-from duly.loops.caution import Caution
+from duly.loops.completions import Completions
 from duly.loops.consequences import Consequences
-from duly.loops.ends import Ends
+from duly.loops.isolation import Children, Hooks
 from duly.loops.job_context import Bench, Interruption
 from duly.loops.leases import Leases, Note
-from duly.loops.patience import Backoff, Signal, in_loop
+from duly.loops.patience import STORE_FAILURES, Backoff, Signal, in_loop
 from duly.loops.slots import Slot
-from duly.outcomes import Cancelled, Finish, Outcome, Released, decide
+from duly.loops.starts import Starts
+from duly.loops.watchdog import Watchdog
+from duly.outcomes import Cancelled, Failed, Finish, Released, Succeeded, decide
 from duly.raised import traceback_of
 
 log = logging.getLogger(__name__)
@@ -41,6 +45,10 @@ log = logging.getLogger(__name__)
 OnDead = Callable[[JobId, str], None]
 _SOONEST_MS = 20
 """Jobs that come due within so short a time are claimed together, not one by one."""
+_lease_of: Callable[[Finish], tuple[JobId, int]] = itemgetter(0, 1)
+"""Job and fence of a completion; by name it would take three times as long."""
+LOOK_S = 0.5
+"""How often a worker with a full buffer looks for slots that are lost."""
 _ENDING_S = 2.0
 """How long the parts of a worker may take to notice that it ends."""
 
@@ -53,11 +61,12 @@ class WorkerStuck(DulyError):
 class WorkerOptions:
     """How a worker works."""
 
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
-    """Served in turn; priority orders inside a queue."""
+    queues: tuple[str, ...] | None = None
+    """Served in turn; priority orders inside a queue. None: `default` and every queue that an
+    action of the application declares."""
     slots: int = 16
     """Handlers that run at once."""
-    buffer: int = 2_000
+    buffer: int = 4_000
     """Most jobs claimed ahead of free slots."""
     ahead_s: float = 0.5
     """How much work, at its own pace, a worker claims ahead: little, so that others get some."""
@@ -73,8 +82,8 @@ class WorkerOptions:
     """How long an idle worker waits for a notice before it looks by itself."""
     quick_poll_s: float = 0.5
     """The same where the backend sends no notices."""
-    careful_s: float = 0.5
-    """How often a busy worker keeps a slot free for a job that may not wait in a buffer."""
+    isolated: int = 4
+    """Child processes for jobs that were running when their worker died; 0: none."""
     heartbeat_s: float = 10.0
     """How often a worker says that it lives."""
     progress_s: float = 1.0
@@ -83,14 +92,19 @@ class WorkerOptions:
     """How long running handlers may take to end when the worker stops."""
     stubborn_s: float = 10.0
     """How long a handler that was asked to stop may hold its slot before the slot is lost."""
+    block_limit_s: float | None = None
+    """How long a handler may block the event loop before the process ends; None: as long as a
+    lease; 0: for ever."""
     on_dead: OnDead | None = None
     """Called with a job that this worker gave up, and its last error."""
 
     def __post_init__(self) -> None:
-        check_queues(self.queues)
-        for name, most in (("slots", 1_000), ("buffer", 4_000), ("token_batch", 1_000)):
-            if not 1 <= getattr(self, name) <= most:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 to {most}")
+        if self.queues is not None:
+            check_queues(self.queues)
+        bounds = {"slots": (1, 1_000), "buffer": (1, 4_000), "token_batch": (1, 1_000)}
+        for name, (least, most) in (bounds | {"isolated": (0, 100)}).items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: {least} to {most}")
         for name in ("lease_s", "token_lease_s", "poll_s", "quick_poll_s", "heartbeat_s"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: more than 0")
@@ -111,11 +125,12 @@ class Worker:
     ) -> None:
         self.id = WorkerId(new_id("worker_"))
         self.options = WorkerOptions() if options is None else options
+        self.queues = queues_of(actions) if self.options.queues is None else self.options.queues
         self._store = store
         self._actions = tuple(sorted(actions))
         self._poll_s = self.options.poll_s if notifies else self.options.quick_poll_s
         self._threads = ThreadPoolExecutor(self.options.slots, "duly-handler")
-        self._ends = Ends(store, self._on_ended, self.options.progress_s)
+        self._completions = Completions(store, self._on_stored, self.options.progress_s)
         self._leases = Leases(
             store,
             self.id,
@@ -124,13 +139,17 @@ class Worker:
             fair=self.options.fair,
         )
         self._consequences = None if calls is None else Consequences(calls)
+        ask_interval = None if self._consequences is None else self._consequences.ask_interval
+        self._hooks = Hooks(self._completions.note_progress, ask_interval)
+        self._children: Children | None = None
         bench = Bench(
             actions,
             clock or SystemClock(),
             self._threads,
-            self._ends.note_progress,
+            self._completions.note_progress,
+            Starts(store, self.id).record,
             calls,
-            None if self._consequences is None else self._consequences.ask_interval,
+            ask_interval,
         )
         admission = None if calls is None else Admission(calls, self._threads)
         self._slots = [Slot(bench, admission) for _ in range(self.options.slots)]
@@ -138,7 +157,6 @@ class Worker:
             slot.is_ending = False
         self._wake = Signal()
         self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
-        self._caution = Caution(self.options.slots)
         self._look_at_leases = Signal()
         self._leaving = Signal()
         self._hurried = Signal()
@@ -146,6 +164,16 @@ class Worker:
         self._is_told = False
         """Whether attempts are logged: asked with each claim, not with each job."""
         self._turns = 0
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Jobs that wait until an earlier attempt of them has ended here."""
+
+    def isolate_with(self, children: Children) -> None:
+        """Run suspects in child processes; to call before run()."""
+        children.hooks = self._hooks
+        self._children = children
+        bench = replace(self._slots[0].bench, isolation=children)
+        for slot in self._slots:
+            slot.bench = bench
 
     def count_with(self, note: Note) -> None:
         """Let somebody count what should not happen."""
@@ -169,12 +197,13 @@ class Worker:
             asyncio.create_task(each)
             for each in (
                 *map(self._serve, self._slots),
-                self._ends.run(),
+                self._completions.run(),
                 self._renew_leases(),
                 *([] if self._consequences is None else [self._consequences.run()]),
             )
         ]
         beating = asyncio.create_task(self._beat())
+        watchdog = self._watch(loop)
         parts = (feeding, beating, *beside)
         stubborn = 0
         broken = False
@@ -194,7 +223,11 @@ class Worker:
             finally:
                 for slot in self._slots:
                     slot.is_ending = True
-                await _end_parts(parts)
+                await _end_parts([*parts, *self._waiting])
+                if watchdog is not None:
+                    watchdog.close()
+                if self._children is not None:
+                    await self._children.close()
                 self._threads.shutdown(wait=False)
         for part in parts:
             if part.done() and not part.cancelled():
@@ -204,9 +237,24 @@ class Worker:
         if stubborn:
             raise WorkerStuck(f"worker {self.id}: handlers of {stubborn} jobs did not stop")
 
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> Watchdog | None:
+        limit_s = self.options.block_limit_s
+        limit_s = self.options.lease_s if limit_s is None else limit_s
+        return Watchdog(loop, limit_s, self._job_of, self._store_failure) if limit_s else None
+
+    def _job_of(self, task: asyncio.Task[Any] | None) -> LeasedJob | None:
+        """Return the job whose handler a task runs; may be called from any thread."""
+        return next((slot.job for slot in self._slots if slot.is_served_by(task)), None)
+
+    async def _store_failure(self, job: LeasedJob, why: str) -> None:
+        """Store that a handler stopped its worker, and isolate the job from now on."""
+        is_charged = job.careful != StartMode.AHEAD
+        failed = decide(job, Failed(why), random.random(), is_charged=is_charged)  # noqa: S311
+        await self._store.finish([failed._replace(isolate=True)])
+
     def _on_hint(self, hint: str) -> None:
         kind, _, name = hint.partition(":")
-        if kind == "queue" and (name == "*" or name in self.options.queues):
+        if kind == "queue" and (name == "*" or name in self.queues):
             self._wake.set()
         elif kind == "cancel" and name in self._leases:
             self._look_at_leases.set()
@@ -215,43 +263,69 @@ class Worker:
         """Claim while there is room and something to claim; else sleep until there may be."""
         loop = asyncio.get_running_loop()
         failures, idle_polls = Backoff(), Backoff(0.02, self._poll_s)
-        asked_at = kept_free_at = loop.time()
+        asked_at = loop.time()
         while not self._is_stopping:
             self._give_up_stubborn()
-            if loop.time() - kept_free_at > self.options.careful_s:
-                self._buffer.keep_free()
-                kept_free_at = loop.time()
             if not self._buffer.is_wanting:
-                await self._wake.wait(self.options.careful_s)
+                await self._wake.wait(LOOK_S)
                 continue
             self._buffer.measure(loop.time() - asked_at)
             asked_at = loop.time()
             try:
                 claims = await self._store.claim_jobs(self._request())
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("claim: %s", error, extra={"event": "worker.unavailable"})
                 await self._wake.wait(failures.next())
                 continue
             failures.reset()
             self._is_told = attempt_log.is_told()
             self._leases.add(claims)
-            self._caution.learn(claims.jobs)
-            self._buffer.take(claims.jobs)
+            self._buffer.take(self._without_running(claims.jobs))
             if claims.jobs:
                 idle_polls.reset()
             else:
                 await self._wake.wait(_pause_s(claims, idle_polls))
 
+    def _without_running(self, jobs: list[LeasedJob]) -> list[LeasedJob]:
+        """Return the claimed jobs of which no earlier attempt still runs here.
+
+        One whose lease was lost, because this process stalled, may be claimed by it again before it
+        knows. The earlier attempt is told to stop, and the new one begins when it has, or when its
+        slot is lost: the fence refuses whatever it still says.
+        """
+        running = {slot.job.id: slot for slot in self._slots if slot.job is not None}
+        if not any(job.id in running for job in jobs):
+            return jobs
+        for job in [each for each in jobs if each.id in running]:
+            slot = running[job.id]
+            slot.interrupt("lost")
+            waiting = asyncio.create_task(self._begin_after(slot, job))
+            self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+        return [job for job in jobs if job.id not in running]
+
+    async def _begin_after(self, slot: Slot, job: LeasedJob) -> None:
+        """Begin a job when the earlier attempt has ended, or has ignored for long that it should.
+
+        Waiting longer would keep the job from its next attempt for ever where this worker is alone.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0 if slot.is_lost else self.options.stubborn_s):
+                await slot.until_idle()
+        if not self._is_stopping and (job.id, job.fence) in self._leases.items():
+            self._buffer.take([job])
+        else:
+            self._end(job, Released("an earlier attempt still runs here"))
+
     def _request(self) -> ClaimRequest:
         options = self.options
         self._turns += 1
-        first = self._turns % len(options.queues)
+        first = self._turns % len(self.queues)
         room = self._buffer.room
         return ClaimRequest(
             worker=self.id,
-            queues=options.queues[first:] + options.queues[:first],
+            queues=self.queues[first:] + self.queues[:first],
             limit=room,
-            careful_limit=min(self._buffer.free_slots, self._caution.limit(self._leases)),
             lease_ms=int(options.lease_s * 1000),
             actions=self._actions,
             fair=options.fair,
@@ -262,8 +336,9 @@ class Worker:
 
     async def _serve(self, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
+        buffer, completions = self._buffer, self._completions
         while True:
-            job = self._buffer.pop() or await self._buffer.next()
+            job = buffer.pop() or await buffer.next()
             begun_at = loop.time() if self._is_told else 0.0
             outcome = await slot.run(job)
             if begun_at:
@@ -273,21 +348,24 @@ class Worker:
                 if self._consequences is not None:
                     self._consequences.forget(job.id)
             else:
-                self._end(job, outcome)
+                # A random share spreads retries; a success needs none.
+                chance = 0.0 if type(outcome) is Succeeded else random.random()  # noqa: S311
+                if completions.add(decide(job, outcome, chance, slot.took_ms, slot.is_charged)):
+                    await completions.until_room()
 
-    def _end(self, job: LeasedJob, outcome: Outcome) -> None:
-        self._ends.add(decide(job, outcome, random.random()))  # noqa: S311 - spreads retries
+    def _end(self, job: LeasedJob, outcome: Cancelled | Released) -> None:
+        """Complete a job that waited in the buffer."""
+        self._completions.add(decide(job, outcome))
 
-    async def _on_ended(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
-        self._leases.drop((each.job_id, each.fence) for each in finishes)
-        if self._caution.ends_with(finishes):
-            self._wake.set()
+    async def _on_stored(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
+        self._leases.drop(map(_lease_of, finishes))
         await self._leases.give_back()
         for job_id in refused:
             about = {"event": "job.refused", "job_id": job_id}
             log.warning("job %s was no longer ours", job_id, extra=about)
+        dead = JobState.DEAD
         for each in finishes:
-            if each.state is JobState.DEAD and each.job_id not in refused:
+            if each.state is dead and each.job_id not in refused:
                 self._tell_dead(each)
         if self._consequences is not None:
             self._consequences.ended(finishes, refused)
@@ -307,7 +385,7 @@ class Worker:
             await self._look_at_leases.wait(self._leases.period_s)
             try:
                 renewed = await self._leases.renew()
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("renew: %s", error, extra={"event": "worker.unavailable"})
                 await asyncio.sleep(min(1.0, self._leases.period_s))
                 self._look_at_leases.set()
@@ -351,9 +429,9 @@ class Worker:
             pause_s = self.options.heartbeat_s
             try:
                 await self._store.beat(self._info())
-            except BackendUnavailable as error:
+            except STORE_FAILURES as error:
                 log.warning("heartbeat: %s", error, extra={"event": "worker.unavailable"})
-        with suppress(BackendUnavailable):
+        with suppress(*STORE_FAILURES):
             await self._store.remove_worker(self.id)
 
     def _info(self) -> WorkerInfo:
@@ -361,10 +439,11 @@ class Worker:
             self.id,
             socket.gethostname(),
             os.getpid(),
-            self.options.queues,
+            self.queues,
             self.options.slots,
             running=sum(slot.job is not None for slot in self._slots),
             is_stopping=self._is_stopping,
+            actions=self._actions,
         )
 
     async def _drain(self) -> int:
@@ -374,7 +453,7 @@ class Worker:
         """
         for job in self._buffer.empty():
             self._end(job, Released())
-        with suppress(BackendUnavailable):
+        with suppress(*STORE_FAILURES):
             await self._store.beat(self._info())
         ending = asyncio.create_task(self._until_idle(self.options.drain_s))
         hurried = asyncio.create_task(self._hurried.wait())
@@ -387,9 +466,9 @@ class Worker:
             slot.interrupt("stop")
         await self._until_idle(self.options.stubborn_s)
         stubborn = sum(slot.job is not None for slot in self._slots)
-        with suppress(TimeoutError, BackendUnavailable):
+        with suppress(TimeoutError, *STORE_FAILURES):
             async with asyncio.timeout(self.options.lease_s):
-                await self._ends.drain()
+                await self._completions.drain()
                 if self._consequences is not None:
                     await self._consequences.settle()
         return stubborn

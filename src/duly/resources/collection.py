@@ -14,8 +14,9 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from duly.errors import DulyError, InvalidInput
+from duly.errors import DulyError, InvalidInput, shown
 from duly.ids import new_id
+from duly.json_bounds import too_large
 from duly.resources.refusals import MAX_TRIES, check_page, contended, refusal
 from duly.resources.resource import (
     DEFAULT_COLLECTION_LIMITS,
@@ -26,8 +27,8 @@ from duly.resources.resource import (
     Resource,
     indexed_text,
 )
-from duly.resources.schema import Schema, nearest, schema_of
-from duly.scopes import Scope, check_name
+from duly.resources.schema import Schema, nearest, plain, schema_of
+from duly.scopes import Scope, check_name, check_new_owner
 from duly.store import ABSENT, Document, DocumentWrite, Refused, Store, Written
 from duly.triggers.instants import from_ms
 
@@ -74,7 +75,13 @@ class ResourceCollection(Generic[T]):
 
     def parse(self, words: str | bytes | Mapping[str, Any]) -> T:
         """A value from JSON of outside; unknown fields and wrong types are refused."""
-        text = words if isinstance(words, str | bytes) else msgspec.json.encode(words)
+        most = self.limits.body_bytes
+        if not isinstance(words, str | bytes):
+            text: str | bytes = msgspec.json.encode(plain(self.schema.title, words, most))
+        elif len(words) > most:
+            raise too_large(self.schema.title, most)
+        else:
+            text = words
         return self.schema.parse(text)
 
     async def find_by(
@@ -83,7 +90,7 @@ class ResourceCollection(Generic[T]):
         """Documents of any scope by an indexed attribute: one query, never a scan."""
         if attribute not in self.indexes:
             known = nearest(attribute, self.indexes)
-            raise InvalidInput(f"{self.name} has no index {attribute!r}; {known}")
+            raise InvalidInput(f"{self.name} has no index {shown(attribute)!r}; {known}")
         text = indexed_text(attribute, value)
         if text is None:
             raise InvalidInput(f"{attribute} is None: a document without it is not in the index")
@@ -122,7 +129,7 @@ class ResourceCollection(Generic[T]):
             raise InvalidInput(
                 f"{self.name} holds {schema.title}, not {type(value).__name__}; parse() reads JSON"
             )
-        fields = schema.plain(value)
+        fields = schema.plain(value, self.limits.body_bytes)
         stored = schema.read_own(msgspec.json.encode(fields).decode())
         body = msgspec.json.encode({**kept, **fields}, order="deterministic")
         if len(body) > self.limits.body_bytes:
@@ -247,6 +254,8 @@ class ScopedCollection(Generic[T]):
         is_blind: bool = False,
     ) -> Written | Refused:
         collection = self.collection
+        if old is None:
+            check_new_owner(self.scope)
         packed = collection.packed(value, kept)
         await self._ask("create" if old is None else "update", name, old, packed.value)
         expected = None if is_blind else ABSENT if old is None else old.version

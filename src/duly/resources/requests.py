@@ -40,6 +40,7 @@ class NewSchedule:
     policies: Policies = _USUAL
     max_runs: int | None = None
     interval_bounds_ms: tuple[int, int] | None = None
+    delete_after_completion: bool = False
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -53,6 +54,7 @@ class ScheduleOptions(TypedDict, total=False):
     policies: Policies
     max_runs: int | None
     interval_bounds_ms: tuple[int, int] | None
+    delete_after_completion: bool
 
 
 class ScheduleChanges(ScheduleOptions, total=False):

@@ -6,16 +6,18 @@ dispatched, or is more than the owner may have, is refused when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import msgspec
 
-from duly.errors import Conflict, DulyError, InvalidInput
+from duly.errors import Conflict, DulyError, InvalidInput, shown
 from duly.ids import new_id
+from duly.joining import AsyncTransaction, join
+from duly.resources.mirror import Mirror
 from duly.resources.refusals import MAX_TRIES, check_page, contended, refusal
 from duly.resources.requests import (
     Ensured,
@@ -28,7 +30,7 @@ from duly.resources.requests import (
     asked,
     known_words,
 )
-from duly.resources.schema import nearest, plain
+from duly.resources.schema import MAX_JSON_BYTES, nearest, plain
 from duly.schedules import (
     DEFAULT_LIMITS,
     Definition,
@@ -37,19 +39,30 @@ from duly.schedules import (
     Schedule,
     ScheduleId,
 )
-from duly.scopes import MAX_DISPATCH_ID, Scope, check_flow, check_name, dispatch_id
+from duly.scopes import (
+    MAX_DISPATCH_ID,
+    Scope,
+    check_flow,
+    check_name,
+    check_new_owner,
+    check_workspace,
+    dispatch_id,
+)
 from duly.store import (
     ABSENT,
     MAX_PAGE,
     Refused,
     ScheduleEvent,
+    ScheduleIndex,
     ScheduleKey,
     ScheduleWrite,
     ScheduleWritten,
     Store,
 )
 from duly.triggers import Every, Explanation, Trigger, parse_trigger
+from duly.triggers.core import Wall
 from duly.triggers.instants import from_ms
+from duly.triggers.trigger import wall_of
 
 Zones = Literal["any", "utc"]
 Fit = Callable[[str, Any], Any]
@@ -57,8 +70,22 @@ Fit = Callable[[str, Any], Any]
 _NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 
 
+class CollectionOptions(TypedDict, total=False):
+    """Options of a collection of schedules beside its limits and actions."""
+
+    zones: Zones
+    """`utc` refuses every other zone."""
+    fit: Fit | None
+    index: ScheduleIndex | None
+    """An index of the application's own; None: the store's."""
+
+
 class ScheduleCollection:
-    """The schedules of one flow, each owned by a scope; of() gives the ones of a scope."""
+    """The schedules of one flow, each owned by a scope; of() gives the ones of a scope.
+
+    With `index=` their rows go to that index instead of the store's, whatever `hand_over` says: a
+    tick that claims from it posts them. Create and change such schedules through this collection.
+    """
 
     def __init__(
         self,
@@ -67,15 +94,31 @@ class ScheduleCollection:
         *,
         limits: Limits = DEFAULT_LIMITS,
         actions: Collection[str] | None = None,
-        zones: Zones = "any",
-        fit: Fit | None = None,
+        **options: Unpack[CollectionOptions],
     ) -> None:
+        known_words(options, CollectionOptions)
         self.store = store
         self.flow = check_flow(flow)
         self.limits = limits
         self.actions = None if actions is None else frozenset(actions)
-        self.zones: Zones = zones
-        self.fit = fit
+        self.zones: Zones = options.get("zones", "any")
+        self.fit = options.get("fit")
+        index = options.get("index")
+        # The store's own index is written with the schedule, in one transaction.
+        self.mirror = None if index is None or index is store else Mirror(store, index)
+
+    async def reindex(self) -> int:
+        """Write the rows of all schedules of the flow to the collection's own index, anew.
+
+        Returns how many schedules there are. Refused where the store's index is used, which
+        reconcile() rebuilds.
+        """
+        if self.mirror is None:
+            raise InvalidInput(
+                f"the schedules of flow {self.flow!r} are in the index of the store; call "
+                "store.reconcile() to rebuild it"
+            )
+        return await self.mirror.reindex(self.flow)
 
     def of(
         self,
@@ -93,37 +136,49 @@ class ScheduleCollection:
             raise InvalidInput(f"scope {scope!r}; pass SYSTEM, user(id) or workspace(id)")
         if by is not None:
             check_name("by", by, most=MAX_DISPATCH_ID)
+        if workspace is not None:
+            check_workspace(workspace)
         marks = {} if workspace is None or scope.kind != "user" else {"workspace": workspace}
         who = str(scope) if by is None else by
         return ScopedSchedules(self, scope, who, marks | {"origin": origin})
 
     def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
-        """A definition from what somebody asks for; what is not named is as it was."""
+        """Return the requested definition; fields that are not named keep their values.
+
+        A trigger given as text or JSON that names no `tz` keeps the zone, gap and fold of the old
+        one.
+        """
         asked = dict(words)
         if "trigger" in asked:
-            asked["trigger"] = self._trigger(asked["trigger"]).to_json()
+            wall = None if old is None else wall_of(old.trigger)
+            asked["trigger"] = self._trigger(asked["trigger"], wall).to_json()
         if "action" in asked:
             asked["action"] = self._action(asked["action"])
         kept = {} if old is None else msgspec.json.decode(old.to_json())
-        made = Definition.parse(kept | {name: plain(name, asked[name]) for name in asked})
+        made = Definition.parse(kept | {name: self._plain(name, asked[name]) for name in asked})
         if self.fit is None or not asked.keys() & {"action", "input"}:
             return made
         return msgspec.structs.replace(made, input=self.fit(made.action, made.input))
 
-    def _trigger(self, words: TriggerWords) -> Trigger:
+    def _plain(self, name: str, value: object) -> Any:
+        return plain(name, value, self.limits.input_bytes if name == "input" else MAX_JSON_BYTES)
+
+    def _trigger(self, words: TriggerWords, wall: Wall | None) -> Trigger:
         # Through JSON, so that a kind of trigger that could not be stored is refused here.
         given = words.to_json() if isinstance(words, Trigger) else words
-        return parse_trigger(given, zones=self.zones)
+        return parse_trigger(given, zones=self.zones, wall=wall)
 
     def _action(self, action: str | Named) -> str:
         full = action if isinstance(action, str) else getattr(action, "name", action)
         name = full.removeprefix(f"{self.flow}.") if isinstance(full, str) else full
         if not isinstance(action, str) and isinstance(name, str) and "." in name:
             raise InvalidInput(f"action {name} is not of flow {self.flow!r}; pass one that is")
+        if not isinstance(name, str):
+            raise InvalidInput(f"action is {shown(name)}; pass an action of the flow, or its name")
         if self.actions is not None and name not in self.actions:
-            hint = nearest(str(name), self.actions)
+            hint = nearest(name, self.actions)
             raise InvalidInput(f"flow {self.flow!r} has no action {name!r}; {hint}")
-        return cast(str, name)
+        return name
 
 
 class ScopedSchedules:
@@ -153,7 +208,31 @@ class ScopedSchedules:
         write = self._new(asked(name, trigger, action, options))
         with self._naming(name):
             (written,) = await self.collection.store.put_schedules([write])
-        return self._made(write, written)
+        made = self._made(write, written)
+        await self._follow(None, made)
+        return made
+
+    @overload
+    def create_in(
+        self,
+        connection: AsyncTransaction,
+        name: str,
+        trigger: TriggerWords,
+        *,
+        action: str | Named,
+        **options: Unpack[ScheduleOptions],
+    ) -> Awaitable[Schedule]: ...
+
+    @overload
+    def create_in(
+        self,
+        connection: Any,
+        name: str,
+        trigger: TriggerWords,
+        *,
+        action: str | Named,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule: ...
 
     def create_in(
         self,
@@ -163,16 +242,26 @@ class ScopedSchedules:
         *,
         action: str | Named,
         **options: Unpack[ScheduleOptions],
-    ) -> Schedule:
-        """The same inside the caller's own transaction: it comes and goes with what is around it.
+    ) -> Schedule | Awaitable[Schedule]:
+        """Create a schedule inside the caller's own transaction: it comes and goes with that.
 
-        A plain call, since the connection must stay on the caller's thread. A refusal leaves the
-        transaction usable.
+        Takes a SQLAlchemy Connection or Session, on which it is a plain call, since the connection
+        must stay on the caller's thread; or an AsyncConnection or AsyncSession, on which it must be
+        awaited. A refusal leaves the transaction usable.
         """
+        if self.collection.mirror is not None:
+            raise InvalidInput(
+                "create_in() cannot write to an index of the application's own, which is outside "
+                "the transaction; call create() after the commit"
+            )
         write = self._new(asked(name, trigger, action, options))
-        with self._naming(name):
-            (written,) = self.collection.store.put_schedules_in(connection, [write])
-        return self._made(write, written)
+
+        def create(plain: Any) -> Schedule:
+            with self._naming(name):
+                (written,) = self.collection.store.put_schedules_in(plain, [write])
+            return self._made(write, written)
+
+        return join(connection, create)
 
     async def create_many(self, new: Sequence[NewSchedule]) -> list[Schedule | Conflict]:
         """Many new schedules in one transaction, answered in order.
@@ -180,10 +269,19 @@ class ScopedSchedules:
         Where one is refused (its name is taken, the scope is full), its place holds the Conflict
         and the others are made. InvalidInput in one of them refuses all.
         """
+        given: object = new
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InvalidInput(f"new is {shown(given)}; pass a list of NewSchedule")
+        for each in given:
+            if not isinstance(each, NewSchedule):
+                raise InvalidInput(f"new holds {shown(each)}; pass a list of NewSchedule")
         if len(new) > MAX_PAGE:
             raise InvalidInput(f"{len(new)} schedules at once; allowed: {MAX_PAGE}")
         writes = [self._new(each) for each in new]
         answers = await self.collection.store.put_schedules(writes)
+        for answer in answers:
+            if isinstance(answer, ScheduleWritten):
+                await self._follow(None, answer.schedule)
         return [
             cast(Conflict, self._refusal(write.key.name, answer, ABSENT))
             if isinstance(answer, Refused)
@@ -216,6 +314,7 @@ class ScopedSchedules:
                 write = self._write(name, definition, ABSENT if found is None else found.version)
                 (answer,) = await self.collection.store.put_schedules([write])
             if isinstance(answer, ScheduleWritten):
+                await self._follow(found, answer.schedule)
                 return Ensured(answer.schedule, _outcome(found, answer))
             if answer.reason == "full":
                 raise self._refusal(name, answer, ABSENT)
@@ -230,7 +329,8 @@ class ScopedSchedules:
     ) -> Schedule:
         """Change the fields that are named; with a version, only if it is still that one.
 
-        While trigger, enabled, hand_over and max_runs stay, the next time stays too.
+        A trigger given as text or JSON that names no zone keeps the zone of the schedule. While
+        trigger, enabled, hand_over and max_runs stay, the next time stays too.
         """
         words = known_words(changes, ScheduleChanges)
         for _ in range(MAX_TRIES):
@@ -242,7 +342,10 @@ class ScopedSchedules:
                 write = self._write(name, definition, found.version)
                 (answer,) = await self.collection.store.put_schedules([write])
             if isinstance(answer, ScheduleWritten):
+                await self._follow(found, answer.schedule)
                 return answer.schedule
+            if answer.reason == "full":
+                raise self._refusal(name, answer, found.version)
         raise contended(self._what(name))
 
     async def pause(self, name: str, note: str = "") -> Schedule:
@@ -260,6 +363,8 @@ class ScopedSchedules:
         )
         if isinstance(answer, Refused) and answer.reason != "absent":
             raise self._refusal(name, answer, version)
+        if self.collection.mirror is not None:
+            await self.collection.mirror.remove(self._key(name))
         return isinstance(answer, Schedule)
 
     async def preview(self, name: str, n: int = 5) -> Explanation:
@@ -288,7 +393,15 @@ class ScopedSchedules:
             definition = self.collection.definition(_words(new) | dict(self._marks))
             return self._write(new.name, definition, ABSENT)
 
+    async def _follow(self, before: Schedule | None, schedule: Schedule) -> None:
+        if self.collection.mirror is not None:
+            await self.collection.mirror.follow(before, schedule)
+
     def _write(self, name: str, definition: Definition, expected: int) -> ScheduleWrite:
+        if self.collection.mirror is not None:
+            definition = self.collection.mirror.stored(definition)
+        if expected == ABSENT:
+            check_new_owner(self.scope)
         return ScheduleWrite(
             key=self._key(name),
             id=ScheduleId(new_id("sch_")),
@@ -322,8 +435,12 @@ class ScopedSchedules:
         return f"schedule {name!r} of {self.scope} in flow {self.collection.flow!r}"
 
     def _refusal(self, name: str, refused: Refused, expected: int | None) -> DulyError:
-        most = self.collection.limits.schedules
-        full = f"{self.scope} has {refused.version} schedules and may have {most}; delete one first"
+        most = getattr(self.collection.limits, refused.limit)
+        where = f" in flow {self.collection.flow!r}" if refused.limit != "schedules" else ""
+        full = (
+            f"{self.scope} has {refused.version} schedules{where} and may have {most}; "
+            f"delete one first, or raise Limits.{refused.limit} (finished ones are not counted)"
+        )
         return refusal(self._what(name), refused, expected=expected, full=full)
 
 

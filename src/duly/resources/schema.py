@@ -17,8 +17,11 @@ import msgspec
 import msgspec.inspect as mi
 
 from duly.errors import InvalidInput
+from duly.json_bounds import check_json_bounds, check_json_text
 
 T = TypeVar("T")
+MAX_JSON_BYTES = 262_144
+"""Of an input, a document and anything else that has no smaller limit of its own."""
 _OBJECTS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 _LISTS = (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType, mi.CollectionType)
 _FAULTS = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
@@ -49,9 +52,9 @@ class StructSchema(Generic[T]):
             return value.get(name)
         return getattr(value, name)
 
-    def plain(self, value: T) -> dict[str, Any]:
+    def plain(self, value: T, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
         """The value as JSON types, without the None that an absent field reads as anyway."""
-        found = plain(self.title, value)
+        found = plain(self.title, value, max_bytes)
         for _, node, obj in list(_objects(self._node, found)):
             for field in node.fields:
                 if obj.get(field.encode_name, ...) is None and _absent_is_none(field):
@@ -71,6 +74,7 @@ class StructSchema(Generic[T]):
 
     def parse(self, text: str | bytes) -> T:
         """The value of text from outside; unknown fields are refused at any depth."""
+        check_json_text(self.title, text)
         value = self.read(text)
         for path, node, obj in _objects(self._node, msgspec.json.decode(text)):
             for name in obj.keys() - _names(node):
@@ -98,8 +102,9 @@ class ModelSchema(Generic[T]):
         """What the value has under one of `attributes`."""
         return getattr(value, name)
 
-    def plain(self, value: T) -> dict[str, Any]:
+    def plain(self, value: T, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
         """The value as JSON types, without the None that an absent field reads as anyway."""
+        check_json_bounds(self.title, value, max_bytes)
         try:
             dumped = cast(Any, value).model_dump(
                 mode="json", by_alias=False, round_trip=True, warnings=False
@@ -107,7 +112,7 @@ class ModelSchema(Generic[T]):
         except _FAULTS as error:
             raise InvalidInput(f"{self.title} cannot be written as JSON: {error}") from None
         _strip_model(value, dumped)
-        return cast(dict[str, Any], plain(self.title, dumped))
+        return cast(dict[str, Any], plain(self.title, dumped, max_bytes))
 
     def read(self, text: str | bytes) -> T:
         """The value of stored text; fields of other releases are passed over."""
@@ -119,6 +124,7 @@ class ModelSchema(Generic[T]):
 
     def parse(self, text: str | bytes) -> T:
         """The value of text from outside, by its aliases; unknown fields are refused."""
+        check_json_text(self.title, text)
         return self._validate(text, extra="forbid")
 
     def _validate(self, text: str | bytes, **how: Any) -> T:
@@ -151,8 +157,13 @@ def schema_of(kind: type[T]) -> Schema[T]:
     )
 
 
-def plain(what: str, value: object) -> Any:
-    """A value as JSON types, or InvalidInput where JSON cannot hold it unchanged."""
+def plain(what: str, value: object, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Return a value as JSON types.
+
+    InvalidInput where JSON cannot hold it unchanged, where it is nested too deep, or as soon as its
+    JSON must have more than `max_bytes` bytes.
+    """
+    check_json_bounds(what, value, max_bytes)
     try:
         found = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
         # msgspec writes NaN as null, and the standard library writes half a surrogate pair.
@@ -163,10 +174,10 @@ def plain(what: str, value: object) -> Any:
     return found
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Words that point at what was meant: `; did you mean 'x'?`, or what is allowed."""
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return a hint at what was meant: `did you mean 'x'?`, or what is allowed."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=1)
+    close = get_close_matches(name, names, n=1) if isinstance(name, str) else ()
     return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(names) or 'none'}"
 
 

@@ -18,6 +18,7 @@ from duly.dispatch.contract import Answer, refusal
 from duly.dispatch.options import HttpOptions
 from duly.errors import InvalidInput, NotFound
 from duly.flows import Flow
+from duly.json_bounds import check_json_text
 from duly.principals import Principal
 from duly.redaction import is_masked
 from duly.resources import ScheduleCollection, ScopedSchedules
@@ -54,8 +55,9 @@ class UserCall:
         if empty is not None and not self.body.strip():
             return empty
         try:
+            check_json_text("the body", self.body)
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput) as error:
             raise refusal(400, "invalid_body", str(error)) from None
 
     @property
@@ -134,6 +136,7 @@ class UserApi:
             enabled=new.enabled,
             note=new.note,
             max_runs=new.max_runs,
+            delete_after_completion=new.delete_after_completion,
             hand_over=self._hand_over,
         )
         return Answer(201, call.view(made, await call.store.now_ms()))

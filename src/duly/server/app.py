@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from duly.clock import Clock
-from duly.dispatch.contract import Answer, DispatchRequest, Refusal
+from duly.dispatch.contract import Answer, DispatchRequest, Refusal, system_refusal
 from duly.dispatch.dispatcher import Authorize, Dispatcher
 from duly.dispatch.options import HttpOptions, gateways_of
 from duly.dispatch.resolver import call as asked
@@ -31,6 +31,7 @@ from duly.flows import Flow
 from duly.principals import Principal
 from duly.raised import traceback_of
 from duly.server import problems
+from duly.server.ambiguity import RefuseAmbiguous, UniqueHeaders
 from duly.server.api import UserApi, UserCall
 from duly.server.bodies import TooLarge, read_limited
 from duly.server.openapi import document
@@ -83,8 +84,8 @@ class Call:
         self.operation = operation
         self.params = match.params
         self.request = request
-        self.headers = dict(request.headers)
-        """The last of a repeated one; names in lower case."""
+        self.headers = UniqueHeaders(request.headers.raw)
+        """By names in lower case; reading one that was sent twice is refused."""
         self.body = body
 
 
@@ -96,6 +97,7 @@ class Surface:
         self._other = other
         self._paths = Paths(dict.fromkeys(each.path for each in OPERATIONS))
         self._operations = {(each.path, each.method): each for each in OPERATIONS}
+        self._unambiguous = RefuseAmbiguous(self._route)
         # A bad secret is said now, and so is that there is none.
         self.gatekeeper = _gatekeeper(app.http)
         self._told_system = False
@@ -110,6 +112,9 @@ class Surface:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection."""
+        await self._unambiguous(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -188,7 +193,7 @@ class Surface:
 
     async def _unknown(self, request: Request) -> Answer:
         """Nothing is said of a path to somebody unknown, not even that there is none."""
-        if self.gatekeeper.admit_bearer(dict(request.headers)) is None:
+        if self.gatekeeper.admit_bearer(UniqueHeaders(request.headers.raw)) is None:
             try:
                 if await self._user(request) is None:
                     return problems.unauthorized()
@@ -219,14 +224,14 @@ class Surface:
         return await self._dispatcher.answer(self._app.ready, request)
 
     async def _list_static(self, call: Call) -> Answer:
-        self._check_gateway(call)
+        self._check_system(call)
         flow = self._flows.get(call.params["flow"])
         if flow is None:
             return problems.problem(404, "flow_not_found")
         return Answer(200, await list_static(await self._app.ready(), flow))
 
     async def _tick(self, call: Call) -> Answer:
-        self._check_gateway(call)
+        self._check_system(call)
         return await tick_answer(self._app.ticker)
 
     async def _webhook(self, call: Call) -> Answer:
@@ -249,9 +254,11 @@ class Surface:
         user_call = UserCall(store, flow, principal, call.params, query, call.body)
         return await self._api.operations[call.operation.id](user_call)
 
-    def _check_gateway(self, call: Call) -> None:
-        if self.gatekeeper.admit_bearer(call.headers) is None:
-            raise Refusal(problems.unauthorized())
+    def _check_system(self, call: Call) -> None:
+        """Refuse callers that may not use a route that concerns every owner."""
+        refused = system_refusal(self.gatekeeper.admit_bearer(call.headers))
+        if refused is not None:
+            raise Refusal(refused)
 
 
 def _gatekeeper(options: HttpOptions) -> Gatekeeper:

@@ -19,6 +19,12 @@ from duly.triggers.instants import from_ms
 
 WIDTH = 1_120
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 4, 10, 22
+_GAP = 6
+"""Between a label of the scale and its line."""
+_DIGIT = 7
+"""No character of a number is wider than this at the size of the labels."""
+_SCALE = (0, 0.5, 1)
+"""Shares of the largest number that have a line and a label."""
 SLOT_MINUTES = 10
 LATENESS_STEPS = (100, 500, 1_000, 5_000, 30_000, 120_000)
 _LATENESS_NAMES = ("≤ 0.1 s", "≤ 0.5 s", "≤ 1 s", "≤ 5 s", "≤ 30 s", "≤ 2 min", "more")
@@ -40,13 +46,18 @@ class Frame:
         """The line that bars stand on."""
         return self.height - _BOTTOM
 
+    @property
+    def left(self) -> float:
+        """Return where the lines of the scale start: right of its widest label."""
+        return max(_LEFT, _GAP + _DIGIT * max(len(_figure(self.top * each)) for each in _SCALE))
+
     def y(self, value: float) -> float:
         """The height of a number."""
         return self.floor - (self.floor - _TOP) * value / self.top
 
     def x(self, share: float) -> float:
         """A place between the left (0) and the right edge (1)."""
-        return _LEFT + (self.width - _LEFT - _RIGHT) * share
+        return self.left + (self.width - self.left - _RIGHT) * share
 
 
 def forecast_chart(forecast: Forecast, height: int = 190) -> Markup:
@@ -146,7 +157,8 @@ def lateness_chart(lateness_ms: Sequence[int], width: int = 360) -> Markup:
 def rank_chart(rows: Sequence[tuple[str, int, str | None]], name: str, width: int = 360) -> Markup:
     """Numbers as bars beside each other, each with its word and its tone."""
     most = max((count for _, count, _ in rows), default=0) or 1
-    parts, room = [], width - 150
+    widest = max((len(_figure(count)) for _, count, _ in rows), default=1)
+    parts, room = [], min(width - 150, width - 92 - _DIGIT * widest)
     for i, (word, count, kind) in enumerate(rows):
         y = i * 24
         length = max(room * count / most, 2 if count else 0)
@@ -282,11 +294,15 @@ def nice(value: float) -> float:
 
 def _grid(frame: Frame) -> Markup:
     parts = []
-    for share in (0, 0.5, 1):
+    for share in _SCALE:
         y = frame.y(frame.top * share)
-        parts.append(_line((_LEFT, y), (frame.width - _RIGHT, y), "grid"))
-        parts.append(_text((_LEFT - 6, y + 4), f"{frame.top * share:,.0f}", "scale"))
+        parts.append(_line((frame.left, y), (frame.width - _RIGHT, y), "grid"))
+        parts.append(_text((frame.left - _GAP, y + 4), _figure(frame.top * share), "scale"))
     return Markup("").join(parts)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _bar(

@@ -29,21 +29,24 @@ from duly.server import (
     pages_schedule_form,
     pages_schedules,
 )
+from duly.server.ambiguity import RefuseAmbiguous
 from duly.server.gate import Entry, Gate, form_of, keep_session, own_path, root_of
 from duly.server.headers import SafeHeaders
 from duly.server.health import Probes
-from duly.server.live import Live
+from duly.server.live import MAX_STREAMS, Live
 from duly.server.metrics import Metrics
 from duly.server.operator_auth import OperatorAuth
 from duly.server.pages import Costly, Done, Glass, Page, PageOf, Visit, Wish
 from duly.server.rendering import Renderer, Words
 from duly.server.sign_in import SignIn
+from duly.server.sign_outs import SignOuts
 
 log = logging.getLogger(__name__)
 
 PAGES: dict[str, PageOf] = {
     "/": pages_overview.overview,
     "/jobs": pages_jobs.jobs,
+    "/jobs/confirm": pages_jobs.confirm_many,
     "/job": pages_jobs.job,
     "/schedules": pages_schedules.schedules,
     "/schedule": pages_schedules.schedule,
@@ -73,25 +76,30 @@ _STATUS: tuple[tuple[type[DulyError], int], ...] = (
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def dashboard_app(app: Glass, auth: OperatorAuth) -> Starlette:
+def dashboard_app(app: Glass, auth: OperatorAuth, *, most_streams: int = MAX_STREAMS) -> Starlette:
     """The dashboard of an application; mount it at / or under a path of its own.
 
-    Its `state.live` must be closed before a server waits for its connections to end.
+    At most `most_streams` live pages are served at a time, each on a connection of its own. Its
+    `state.live` must be closed before a server waits for its connections to end.
     """
-    return Dashboard(app, auth).starlette
+    return Dashboard(app, auth, most_streams).starlette
 
 
 class Dashboard:
     """The pages of one application."""
 
-    def __init__(self, glass: Glass, auth: OperatorAuth) -> None:
+    def __init__(self, glass: Glass, auth: OperatorAuth, most_streams: int = MAX_STREAMS) -> None:
         self._glass = glass
         self._auth = auth
         self._costly = Costly.of(glass)
         self._renderer = Renderer()
-        self._gate = Gate(auth)
-        self._live = Live()
-        self.starlette = Starlette(routes=self._routes(SignIn(glass, auth, self._renderer)))
+        sign_outs = SignOuts(glass)
+        self._gate = Gate(auth, sign_outs)
+        self._live = Live(most=most_streams)
+        self.starlette = Starlette(
+            routes=self._routes(SignIn(glass, auth, self._renderer, sign_outs))
+        )
+        self.starlette.add_middleware(RefuseAmbiguous)
         self.starlette.add_middleware(SafeHeaders)
         self.starlette.state.live = self._live
 
@@ -110,7 +118,7 @@ class Dashboard:
 
     def _shows(self, page: PageOf) -> Endpoint:
         async def show(request: Request) -> Response:
-            entry = self._gate.enter(request)
+            entry = await self._gate.enter(request)
             if isinstance(entry, Response):
                 return entry
             visit = await self._visit(entry, dict(request.query_params))
@@ -128,7 +136,7 @@ class Dashboard:
 
     def _grants(self, wish: Wish) -> Endpoint:
         async def grant(request: Request) -> Response:
-            entry = self._gate.enter(request)
+            entry = await self._gate.enter(request)
             if isinstance(entry, Response):
                 return entry
             try:
@@ -194,15 +202,15 @@ class Dashboard:
 
     async def _follow(self, request: Request) -> Response:
         """The stream of a page, named by its own path and query."""
-        entry = self._gate.enter(request)
+        entry = await self._gate.enter(request)
         if isinstance(entry, Response):
-            return PlainTextResponse("sign in first\n", 401)
+            return entry if entry.status_code == 503 else PlainTextResponse("sign in first\n", 401)
         at = urlsplit(own_path(request.query_params.get("at")))
         page = PAGES.get(at.path, _nowhere)
         query = dict(parse_qsl(at.query))
 
         async def read() -> dict[str, str] | None:
-            if not self._gate.is_still(entry):
+            if not await self._gate.is_still(entry):
                 return None
             visit = await self._visit(entry, query)
             found, status = await _look(page, visit)
@@ -242,6 +250,7 @@ class Dashboard:
             "now": visit.now,
             "ago": words.ago,
             "clock": words.at,
+            "wall_clock": words.on_wall,
             "url": words.url,
             "query": visit.query,
         }

@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from duly.errors import InvalidInput
+from duly.errors import BackendUnavailable, InvalidInput
 from duly.server import csrf
 from duly.server.operator_auth import DEVELOPER, OperatorAuth
 from duly.server.operator_sessions import Session
 from duly.server.operators import Operator, is_loopback
+from duly.server.sign_outs import SignOuts
 
 COOKIE = "duly_session"
 MAX_FORM = 300_000
@@ -39,16 +40,22 @@ class Entry:
 class Gate:
     """Lets requests in."""
 
-    def __init__(self, auth: OperatorAuth) -> None:
+    def __init__(self, auth: OperatorAuth, sign_outs: SignOuts) -> None:
         self._auth = auth
+        self._sign_outs = sign_outs
 
-    def enter(self, request: Request) -> Entry | Response:
-        """Who it is; or the answer to somebody unknown."""
+    async def enter(self, request: Request) -> Entry | Response:
+        """Return the caller, or the answer to an unknown one."""
         if self._auth.is_open and not _names_this_machine(request):
             return PlainTextResponse("development mode answers on this machine only\n", 403)
         found = self._auth.read(request.cookies.get(COOKIE))
-        if found is not None:
-            return self._entry(*found)
+        try:
+            if found is not None and not await self._sign_outs.has(found[0]):
+                return self._entry(*found)
+        except BackendUnavailable:
+            # A session that may have been signed out is not let in.
+            words = "the database did not answer, so the session cannot be checked; try again\n"
+            return PlainTextResponse(words, 503)
         if self._auth.is_open:
             cookie = self._auth.begin(DEVELOPER)
             begun = self._auth.read(cookie)
@@ -59,11 +66,12 @@ class Gate:
         here = quote(_here(request), safe="")
         return RedirectResponse(f"{root_of(request)}/sign-in?next={here}", 303)
 
-    def is_still(self, entry: Entry) -> bool:
-        """Whether the session has neither ended nor been taken away."""
+    async def is_still(self, entry: Entry) -> bool:
+        """Return whether the session has neither ended nor been taken away or signed out."""
         session = entry.session
         is_known = self._auth.operator_of(session) is not None
-        return is_known and self._auth.now_s() < session.ends_at_s
+        is_valid = is_known and self._auth.now_s() < session.ends_at_s
+        return is_valid and not await self._sign_outs.has(session)
 
     def is_own_form(self, request: Request, entry: Entry, fields: dict[str, str]) -> bool:
         """Whether a form was sent from a page of this session."""

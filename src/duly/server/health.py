@@ -26,15 +26,17 @@ class Probes:
 
     def __init__(self, glass: Glass) -> None:
         self._glass = glass
-        # However often it is asked, the database is asked every two seconds at most.
-        self._glance: Kept[tuple[Glance | None]] = Kept(self._look, for_s=_FRESH_S)
+        # However often it is asked, the database is asked every two seconds at most. A slow answer
+        # is kept no longer than it took: the database may be back.
+        self._glance: Kept[tuple[Glance | None]] = Kept(self._look, for_s=_FRESH_S, rest_factor=1)
         self.routes = [Route("/healthz", self._lives), Route("/readyz", self._is_ready)]
 
     async def _lives(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def _is_ready(self, request: Request) -> Response:
-        (glance,) = await self._glance.get(PATIENCE_S) or (None,)
+        # Longer than `_look` may take: else a process that hangs would repeat its last good answer.
+        (glance,) = await self._glance.get(PATIENCE_S + 1) or (None,)
         checks = {"store": "bad" if glance is None else "ok"}
         # Who sends requests here wants the pages most when schedules do not run.
         if glance is not None and request.query_params.get("only") != "store":
@@ -44,9 +46,10 @@ class Probes:
         return JSONResponse(answer, 200 if is_ready else 503)
 
     async def _look(self) -> tuple[Glance | None]:
-        """What is there; None where nothing answers in time: that is an answer too."""
+        """Look at the store; None where it does not answer in time or takes no writes."""
         try:
             async with asyncio.timeout(PATIENCE_S):
+                await self._glass.admin.glass.check_writable()
                 return (await self._glass.admin.glass.glance(),)
         except (DulyError, TimeoutError):
             return (None,)

@@ -59,6 +59,7 @@ _LOOKS = {
     "late": ("warn", "diamond"),
     "not_yet_planned": ("warn", "diamond"),
     "will_fire": ("wait", "clock"),
+    "bad": ("bad", "triangle"),
     "failed": ("bad", "triangle"),
     "timed_out": ("bad", "triangle"),
     "lost": ("bad", "cross"),

@@ -16,18 +16,24 @@ from duly.errors import DulyError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 FIRST_S = 0.2
-_SHARE = 30
+REST_FACTOR = 30
+"""An answer is kept for at least this many times as long as it took to read."""
 
 
 class Kept(Generic[T]):
     """One answer."""
 
-    def __init__(self, read: Callable[[], Awaitable[T]], for_s: float) -> None:
+    def __init__(
+        self, read: Callable[[], Awaitable[T]], for_s: float, rest_factor: int = REST_FACTOR
+    ) -> None:
         self._read = read
         self._for_s = self._good_for_s = for_s
+        self._rest_factor = rest_factor
         self._answer: T | None = None
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
+        self.has_failed = False
+        """The last attempt to read failed; the answer is that of an earlier one."""
 
     @property
     def age_s(self) -> float | None:
@@ -55,11 +61,13 @@ class Kept(Generic[T]):
         begun = clock.time()
         try:
             self._answer = await self._read()
+            self.has_failed = False
             self._read_at = clock.time()
             # What is dear to read is read less often: never more than a small share of the time.
             if self._for_s:
-                self._good_for_s = max(self._for_s, _SHARE * (self._read_at - begun))
+                self._good_for_s = max(self._for_s, self._rest_factor * (self._read_at - begun))
         except DulyError as error:
+            self.has_failed = True
             log.warning("glass: %s", error, extra={"event": "glass.unavailable"})
 
 

@@ -55,6 +55,10 @@ class Live:
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     async def _stream(self, read: Read) -> AsyncIterator[bytes]:
+        if self._streams >= self._most:
+            # Others began between the answer and its first byte.
+            yield event("end", {})
+            return
         self._streams += 1
         try:
             yield f"retry: {RETRY_MS}\n\n".encode()

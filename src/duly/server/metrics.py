@@ -19,26 +19,32 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from duly.alarms import alarms
+from duly.coverage import shares_of
 from duly.glass_store import Glance, QueueCount
 from duly.glass_views import Overview
 from duly.job_views import WorkerView
 from duly.jobs import JobState
-from duly.ledger_store import Lateness
+from duly.ledger_store import Lateness, MissingSchedule, OccurrenceCounts, OutcomeCount
 from duly.server.gate import Gate
 from duly.server.kept import Kept
 from duly.server.operator_auth import OperatorAuth
 from duly.server.pages import Glass
+from duly.server.sign_outs import SignOuts
 from duly.store import IndexHealth
+from duly.unserved import MAX_WORKERS, Unserved
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 QUEUES = 100
 """Queues that are told apart; a label must not grow without end."""
+FLOWS = 100
+"""Flows that are told apart, the first by name."""
+OTHER_FLOWS = "(other)"
+"""The label of all others; no flow can have this name."""
+UNSERVED = 100
+"""Pairs of queue and action that no worker serves, those that wait for longest."""
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _COUNTERS = {
     "plans": ("duly_plan_runs", "Steps of planning"),
-    "planned": ("duly_planned", "Jobs that the planner made"),
-    "missed": ("duly_missed", "Nominal times swallowed by misfire policies"),
-    "quarantined": ("duly_quarantined", "Rows that the planner set apart"),
     "enqueued": ("duly_jobs_enqueued", "Jobs that were enqueued here"),
     "claimed": ("duly_jobs_claimed", "Jobs that workers took"),
     "dead": ("duly_jobs_dead", "Jobs that were given up"),
@@ -61,6 +67,8 @@ class Facts:
     queues: list[QueueCount]
     workers: list[WorkerView]
     health: IndexHealth
+    occurrences: OccurrenceCounts
+    missing: list[MissingSchedule]
 
 
 class Metrics:
@@ -69,7 +77,7 @@ class Metrics:
     def __init__(self, glass: Glass, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
         self._glass = glass
         self._auth = auth
-        self._gate = Gate(auth)
+        self._gate = Gate(auth, SignOuts(glass))
         self._facts: Kept[Facts] = Kept(self._read, for_s=fresh_s)
         self._known: Multiset[Lateness] | None = None
         self._registry = CollectorRegistry()
@@ -82,16 +90,16 @@ class Metrics:
         self.routes = [Route("/metrics", self._answer)]
 
     async def _answer(self, request: Request) -> Response:
-        if not self._may_read(request):
+        if not await self._may_read(request):
             return PlainTextResponse("a bearer token or a sign-in is needed\n", 401)
         return Response(await self.text(), media_type=KIND)
 
-    def _may_read(self, request: Request) -> bool:
+    async def _may_read(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         wanted = self._auth.options.metrics_token
         if scheme.lower() == "bearer" and wanted:
             return hmac.compare_digest(given.strip().encode(), wanted.encode())
-        return not isinstance(self._gate.enter(request), Response)
+        return not isinstance(await self._gate.enter(request), Response)
 
     async def text(self) -> bytes:
         """Everything in the format that Prometheus reads."""
@@ -99,18 +107,23 @@ class Metrics:
         if facts is not None:
             self._observe(facts.seen.lateness)
         found = CollectorRegistry()
-        found.register(_Families([*_gauges(facts), *self._counters()]))
+        is_up = facts is not None and not self._facts.has_failed
+        found.register(_Families([*_gauges(facts, is_up=is_up), *self._counters()]))
         return generate_latest(found) + generate_latest(self._registry)
 
     async def _read(self) -> Facts:
         admin = self._glass.admin
-        seen, queues, workers, health = await asyncio.gather(
+        await admin.glass.check_writable()
+        seen, queues, workers, health, occurrences, missing = await asyncio.gather(
             admin.glass.overview(),
             admin.glass.queues(QUEUES),
-            admin.workers(),
+            admin.workers(limit=MAX_WORKERS),
             admin.glass.index_health(),
+            admin.glass.occurrences(),
+            admin.glass.missing(),
         )
-        return Facts(seen, [count for _, count in queues], workers, health)
+        counts = [count for _, count in queues]
+        return Facts(seen, counts, workers, health, occurrences, missing)
 
     def _observe(self, lateness: Sequence[Lateness]) -> None:
         now, known = Multiset(lateness), self._known
@@ -140,13 +153,16 @@ class _Families:
         return self._families
 
 
-def _gauges(facts: Facts | None) -> Iterable[Metric]:
-    yield GaugeMetricFamily("duly_up", "The database answers", value=float(facts is not None))
+def _gauges(facts: Facts | None, *, is_up: bool) -> Iterable[Metric]:
+    yield GaugeMetricFamily("duly_up", "The database answers and takes writes", value=float(is_up))
     if facts is not None:
         yield from _of_jobs(facts)
         yield from _of_index(facts.seen.glance)
         yield from _of_workers(facts.workers)
+        yield _of_unserved(facts.seen.unserved)
         yield from _of_health(facts.health)
+        yield from of_ledger(facts.occurrences)
+        yield _of_missing(facts.missing)
 
 
 def _of_health(health: IndexHealth) -> Iterable[Metric]:
@@ -158,19 +174,48 @@ def _of_health(health: IndexHealth) -> Iterable[Metric]:
 
 
 def _of_jobs(facts: Facts) -> Iterable[Metric]:
+    most = facts.seen.most
     states = GaugeMetricFamily("duly_jobs", "Jobs, counted up to 10,000 a state", labels=["state"])
+    capped = GaugeMetricFamily(
+        "duly_jobs_capped", "1: there are more than duly_jobs says", labels=["state"]
+    )
     for state in JobState:
-        states.add_metric([state.value], facts.seen.states.get(state, 0))
+        count = facts.seen.states.get(state, 0)
+        states.add_metric([state.value], count)
+        capped.add_metric([state.value], float(count >= most))
     yield states
+    yield capped
     working = facts.seen.states.get(JobState.PROCESSING, 0)
     yield GaugeMetricFamily("duly_jobs_in_flight", "Jobs at work", value=working)
-    queues = GaugeMetricFamily(
-        "duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=["queue", "state"]
+    backlog = facts.seen.backlog
+    words = "Queued jobs of all queues; above 10,000 an estimate of the database"
+    yield GaugeMetricFamily("duly_backlog_jobs", words, value=backlog.jobs)
+    words = "1: duly_backlog_jobs is an estimate"
+    yield GaugeMetricFamily("duly_backlog_estimated", words, value=float(backlog.is_estimate))
+    yield from _of_queues(facts.queues, most, facts.seen.glance.now_ms)
+
+
+def _of_queues(queues: Sequence[QueueCount], most: int, now_ms: int) -> Iterable[Metric]:
+    labels = ["queue", "state"]
+    jobs = GaugeMetricFamily("duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=labels)
+    capped = GaugeMetricFamily(
+        "duly_queue_jobs_capped", "1: there are more than duly_queue_jobs says", labels=labels
     )
-    for each in facts.queues:
+    oldest = GaugeMetricFamily(
+        "duly_queue_oldest_seconds",
+        "How long the job that is next in line has been due",
+        labels=["queue"],
+    )
+    for each in queues:
         for place in ("queued", "later", "processing", "dead"):
-            queues.add_metric([each.queue, place], getattr(each, place))
-    yield queues
+            count = getattr(each, place)
+            jobs.add_metric([each.queue, place], count)
+            capped.add_metric([each.queue, place], float(count >= most))
+        first_ms = now_ms if each.first_run_at_ms is None else each.first_run_at_ms
+        oldest.add_metric([each.queue], max(0, now_ms - first_ms) / 1000)
+    yield jobs
+    yield capped
+    yield oldest
 
 
 def _of_index(glance: Glance) -> Iterable[Metric]:
@@ -196,3 +241,54 @@ def _of_workers(workers: list[WorkerView]) -> Iterable[Metric]:
         ("duly_worker_running", "Slots at work", sum(each.running for each in alive)),
     ):
         yield GaugeMetricFamily(name, words, value=float(value))
+
+
+def _of_unserved(found: Sequence[Unserved]) -> Metric:
+    jobs = GaugeMetricFamily(
+        "duly_jobs_unserved",
+        "Waiting jobs that no live worker would claim, of the first 1,000 in each line",
+        labels=["queue", "action"],
+    )
+    for each in found[:UNSERVED]:
+        jobs.add_metric([each.queue, each.action], each.jobs)
+    return jobs
+
+
+def of_ledger(found: OccurrenceCounts) -> Iterable[Metric]:
+    """Return the ledger's counts by flow and outcome, and the share that ran."""
+    first = sorted({each.flow for each in found.counts})[:FLOWS]
+    shown: Multiset[tuple[str, str]] = Multiset()
+    for flow, outcome, times in found.counts:
+        shown[flow if flow in first else OTHER_FLOWS, outcome] += times
+    occurrences = GaugeMetricFamily(
+        "duly_occurrences",
+        "Nominal times in the ledger by outcome",
+        labels=["flow", "outcome"],
+    )
+    for (flow, outcome), times in sorted(shown.items()):
+        occurrences.add_metric([flow, outcome], times)
+    yield occurrences
+    yield GaugeMetricFamily(
+        "duly_occurrences_capped",
+        "1: there was too much to add up, and the counts are of a part; see that a keeper runs",
+        value=float(not found.is_whole),
+    )
+    coverage = GaugeMetricFamily(
+        "duly_coverage_ratio", "Share of the decided nominal times that ran", labels=["flow"]
+    )
+    counts = (OutcomeCount(*key, times) for key, times in shown.items())
+    for flow, share in shares_of(counts).items():
+        coverage.add_metric([flow], share)
+    yield coverage
+
+
+def _of_missing(found: Sequence[MissingSchedule]) -> Metric:
+    schedules = GaugeMetricFamily(
+        "duly_schedules_missing",
+        "Schedules that keep missing or skipping their times, by which is more, up to 50",
+        labels=["outcome"],
+    )
+    missed = sum(each.missed >= each.skipped for each in found)
+    schedules.add_metric(["missed"], missed)
+    schedules.add_metric(["skipped"], len(found) - missed)
+    return schedules

@@ -15,7 +15,7 @@ Security = Literal["gateway", "user", "signature", "none"]
 _PROBLEMS: dict[int, str] = {
     400: "The request is wrong; `message` says how.",
     401: "Nobody known asks. Nothing more is said, whatever was asked.",
-    403: "`denied`: `authorize` said no.",
+    403: "`denied`: `authorize` said no, or the secret belongs to one owner.",
     404: "There is no such thing, or it is not the caller's.",
     405: "The path exists, the method does not; see `Allow`.",
     409: "Somebody else changed it first, the name is taken, or there is one too many.",
@@ -99,10 +99,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "The schedules that the flow's code declares, and whether others are served.",
         "gateway",
         {200: ("Those, and never other people's.", shapes.FlowSchedules)},
-        (401, 404, 405, 503),
+        (401, 403, 404, 405, 503),
     ),
     Operation(
-        "tick", "POST", "/api/tick", "Post what is due.", "gateway", _TICKED, (401, 405, 413, 500)
+        "tick",
+        "POST",
+        "/api/tick",
+        "Post what is due.",
+        "gateway",
+        _TICKED,
+        (401, 403, 405, 413, 500),
     ),
     Operation(
         "tickByGet",
@@ -111,7 +117,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The same, for hosts whose cron can only GET.",
         "gateway",
         _TICKED,
-        (401, 405, 413, 500),
+        (401, 403, 405, 413, 500),
     ),
     Operation(
         "webhook",

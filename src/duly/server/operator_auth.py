@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from secrets import token_bytes, token_urlsafe
 
 from duly.clock import Clock, SystemClock
+from duly.durations import duration_text
 from duly.errors import InvalidInput
+from duly.glass_store import MAX_SESSION_S
 from duly.server.operator_sessions import Session, Signer, begin_session, proof, read_session
 from duly.server.operators import Operator, find_operator, is_loopback, parse_operators
 from duly.settings import Settings
@@ -55,8 +57,9 @@ class AuthOptions:
             raise InvalidInput(f"the session secret has fewer than {MIN_SECRET} bytes")
         if self.metrics_token and len(self.metrics_token) < MIN_SECRET:
             raise InvalidInput(f"the metrics token has fewer than {MIN_SECRET} characters")
-        if not 60 <= self.session_s <= 90 * 86_400:
-            raise InvalidInput(f"session_s is {self.session_s}; allowed: 60 to 7776000")
+        if not 60 <= self.session_s <= MAX_SESSION_S:
+            longest = duration_text(MAX_SESSION_S * 1000)
+            raise InvalidInput(f"session_s is {self.session_s} s; allowed: 1 min to {longest}")
         if self.development_host and not is_loopback(self.development_host):
             raise InvalidInput(
                 f"development without sign-in listens on this machine only, not on "

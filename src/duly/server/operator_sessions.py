@@ -1,7 +1,8 @@
 """Sessions of operators: signed cookies that end.
 
 A session names the operator and the password it began with, so that a changed password or a
-removed operator ends it. Nothing is stored: every process with the same secret reads every session.
+removed operator ends it. Every process with the same secret reads every session; which of them
+were signed out is in the database (`sign_outs`).
 """
 
 from __future__ import annotations

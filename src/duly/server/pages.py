@@ -159,11 +159,13 @@ class Wish:
 
     action: str
     grant: Callable[[Visit], Awaitable[Done]]
-    target: str
-    """With the names of form fields in braces: `job:{id}`."""
+    target: str | Callable[[Visit], str]
+    """With the names of form fields in braces, as in `job:{id}`; or a function that tells."""
 
     def target_of(self, visit: Visit) -> str:
-        """What one wish is about."""
+        """Return the target of an action, for the audit."""
+        if callable(self.target):
+            return self.target(visit)[:512]
         return self.target.format_map(_Fields(visit.query))[:512]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from urllib.parse import urlencode
 
 from duly.errors import InvalidInput
 from duly.job_store import JobFilter
@@ -19,6 +19,12 @@ RETRIABLE = (JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED)
 CANCELLABLE = (JobState.SCHEDULED, JobState.QUEUED, JobState.PROCESSING, JobState.RETRYING)
 DELETABLE = (JobState.QUEUED, JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
 MAX_SPANS = 40
+MAX_AT_ONCE = 1_000
+"""Jobs that one bulk action takes."""
+_BULK = {
+    "retry": "queued again",
+    "delete": "deleted, with their input, result and error",
+}
 
 
 async def jobs(visit: Visit) -> Page:
@@ -29,15 +35,10 @@ async def jobs(visit: Visit) -> Page:
         which, before=None if before is None else JobId(before), limit=PAGE_SIZE
     )
     menu = await visit.costly.menu.glimpse()
-    named: dict[str, Any] = {
-        each.name: getattr(which, each.name)
-        for each in fields(which)
-        if getattr(which, each.name) is not None
-    }
     values = {
         "jobs": page,
         "which": which,
-        "named": {name: str(value) for name, value in named.items()},
+        "named": _named(which),
         "counts": {} if menu is None else menu.states,
         "states": [state.value for state in JobState if state is not JobState.FAILED],
         "next_before": next_before,
@@ -60,6 +61,29 @@ def filter_of(visit: Visit) -> JobFilter:
         schedule_id=visit.word("schedule_id"),
         correlation_id=visit.word("correlation_id"),
     )
+
+
+def _named(which: JobFilter) -> dict[str, str]:
+    """Return what a filter names."""
+    found = {each.name: getattr(which, each.name) for each in fields(which)}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+async def confirm_many(visit: Visit) -> Page:
+    """Show how many jobs a bulk action is about, before it is done."""
+    do = visit.need("do")
+    if do not in _BULK:
+        raise InvalidInput(f"do is {do[:30]!r}; allowed: {', '.join(_BULK)}")
+    which = filter_of(visit)
+    count = await visit.admin.count_many(which, limit=MAX_AT_ONCE)
+    values = {
+        "do": do,
+        "question": _BULK[do],
+        "named": _named(which),
+        "count": count,
+        "most": MAX_AT_ONCE,
+    }
+    return Page("jobs_confirm.html", "Jobs", "jobs", values, is_live=False)
 
 
 async def job(visit: Visit) -> Page:
@@ -116,21 +140,38 @@ async def _delete(visit: Visit) -> Done:
 
 
 async def _retry_many(visit: Visit) -> Done:
-    report = await visit.admin.retry_many(filter_of(visit), by=visit.operator.name)
+    report = await visit.admin.retry_many(
+        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+    )
     more = " There are more: do it again." if report.next_before else ""
-    return Done(f"{report.done:,} jobs are queued again, {report.refused:,} were not.{more}")
+    words = f"{report.done:,} jobs are queued again, {report.refused:,} were not.{more}"
+    return Done(words, _list_of(visit))
 
 
 async def _delete_many(visit: Visit) -> Done:
-    report = await visit.admin.delete_many(filter_of(visit), by=visit.operator.name)
+    report = await visit.admin.delete_many(
+        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+    )
     more = " There are more: do it again." if report.next_before else ""
-    return Done(f"{report.done:,} jobs are deleted, {report.refused:,} were not.{more}")
+    words = f"{report.done:,} jobs are deleted, {report.refused:,} were not.{more}"
+    return Done(words, _list_of(visit))
+
+
+def _list_of(visit: Visit) -> str:
+    """Return the list that a bulk action was asked on."""
+    return f"/jobs?{urlencode(_named(filter_of(visit)))}"
+
+
+def _bulk_target(visit: Visit) -> str:
+    """Return the whole filter, so that the audit tells which jobs were meant."""
+    known = [each.name for each in fields(JobFilter)]
+    return f"jobs:{urlencode({name: word for name in known if (word := visit.word(name))})}"
 
 
 WISHES = {
     "/job/retry": Wish("job.retry", _retry, "job:{id}"),
     "/job/cancel": Wish("job.cancel", _cancel, "job:{id}"),
     "/job/delete": Wish("job.delete", _delete, "job:{id}"),
-    "/jobs/retry": Wish("jobs.retry", _retry_many, "jobs:state={state}"),
-    "/jobs/delete": Wish("jobs.delete", _delete_many, "jobs:state={state}"),
+    "/jobs/retry": Wish("jobs.retry", _retry_many, _bulk_target),
+    "/jobs/delete": Wish("jobs.delete", _delete_many, _bulk_target),
 }

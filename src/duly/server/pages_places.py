@@ -10,7 +10,8 @@ PAGE_SIZE = 100
 async def queues(visit: Visit) -> Page:
     """Queues with what is decided about them and what is in them."""
     counts = await visit.admin.glass.queues()
-    return Page("queues.html", "Queues", "queues", {"queues": counts})
+    values = {"queues": counts, "all_paused": await visit.admin.all_paused()}
+    return Page("queues.html", "Queues", "queues", values)
 
 
 async def queue(visit: Visit) -> Page:
@@ -64,7 +65,19 @@ async def _pause(visit: Visit) -> Done:
 async def _resume(visit: Visit) -> Done:
     name = visit.need("name")
     await visit.admin.resume(name)
+    if await visit.admin.all_paused() is not None:
+        return Done(f"Queue {name} opens when the pause of all queues ends.")
     return Done(f"Queue {name} is open again.")
+
+
+async def _pause_all(visit: Visit) -> Done:
+    await visit.admin.pause_all(visit.word("note"), by=visit.operator.name)
+    return Done("All queues are paused; running jobs go on.")
+
+
+async def _resume_all(visit: Visit) -> Done:
+    await visit.admin.resume_all()
+    return Done("The pause of all queues has ended; queues paused by name stay paused.")
 
 
 async def _limit(visit: Visit) -> Done:
@@ -83,6 +96,8 @@ async def _release_lock(visit: Visit) -> Done:
 WISHES = {
     "/queue/pause": Wish("queue.pause", _pause, "queue:{name}"),
     "/queue/resume": Wish("queue.resume", _resume, "queue:{name}"),
+    "/queues/pause": Wish("queues.pause", _pause_all, "queues"),
+    "/queues/resume": Wish("queues.resume", _resume_all, "queues"),
     "/lock/release": Wish("lock.release", _release_lock, "lock:{name}"),
     "/queue/limit": Wish("queue.limit", _limit, "queue:{name}"),
 }

@@ -12,12 +12,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from duly.errors import InvalidInput
+from duly.json_bounds import check_json_text
 from duly.resources.schedules import ScopedSchedules
 from duly.schedule_views import ScheduleView
 from duly.scopes import Scope
 from duly.server.pages import Done, Page, Visit, Wish
 from duly.server.pages_schedules import by, key_of
 from duly.triggers import Explanation, parse_trigger
+from duly.triggers.core import Wall
 from duly.triggers.trigger import Trigger
 
 PREVIEW = 8
@@ -26,6 +28,7 @@ _EXAMPLES = (
     ("0 */6 * * *", "every six hours"),
     ("0 8 L * *", "the last day of the month"),
     ('{"kind": "every", "minutes": 30}', "every half hour"),
+    ('{"kind": "once", "at": "2027-01-01T09:00"}', "a single time, in the zone of the field"),
     ('{"kind": "weekly", "days": {"mon": "09:00", "thu": ["09:00", "17:30"]}}', "a weekly plan"),
 )
 
@@ -59,10 +62,8 @@ def words_of(seen: ScheduleView) -> tuple[str, str]:
 
 
 def trigger_from(rule: str, zone: str) -> Trigger:
-    """The rule that two fields say."""
-    if rule.lstrip().startswith("{"):
-        return parse_trigger(rule)
-    return parse_trigger({"kind": "cron", "expression": rule, "tz": zone})
+    """Return the rule of the form; the zone field counts where the rule itself names none."""
+    return parse_trigger(rule, wall=Wall(zone))
 
 
 def _preview(visit: Visit, rule: str | None, zone: str) -> dict[str, Any]:
@@ -87,9 +88,12 @@ def _preview(visit: Visit, rule: str | None, zone: str) -> dict[str, Any]:
 
 def _json(visit: Visit) -> Any:
     text = visit.word("input")
+    if text is None:
+        return None
+    check_json_text("input", text)
     try:
-        return None if text is None else msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
         raise InvalidInput(f"the input is not JSON: {error}") from None
 
 
@@ -122,8 +126,10 @@ async def _create(visit: Visit) -> Done:
 async def _edit(visit: Visit) -> Done:
     mine, name = _mine(visit)
     changes: dict[str, Any] = {"description": visit.word("description") or ""}
-    if visit.word("rule") is not None:
-        changes["trigger"] = trigger_from(visit.need("rule"), visit.word("zone") or "UTC")
+    rule, zone = visit.word("rule"), visit.word("zone")
+    if rule is not None:
+        # Without a zone the update keeps the one that is stored.
+        changes["trigger"] = rule if zone is None else trigger_from(rule, zone)
     if visit.word("input") is not None:
         changes["input"] = _json(visit)
     await mine.update(name, version=visit.whole("version"), **changes)

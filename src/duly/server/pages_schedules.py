@@ -11,12 +11,14 @@ import msgspec
 
 from duly.errors import InvalidInput
 from duly.ids import new_id
+from duly.run_options import RunOptions, options_of
 from duly.schedule_views import OccurrenceView, ScheduleView
-from duly.schedules import Policies, ScheduleState
+from duly.schedules import HandOver, Policies, ScheduleState
 from duly.server.calendar import planned_days, with_plans
 from duly.server.charts import Day, past_days
 from duly.server.pages import Done, Page, Visit, Wish
 from duly.store import ScheduleFilter, ScheduleKey
+from duly.triggers.words import clock_words
 
 PAGE_SIZE = 50
 LEDGER_READ = 400
@@ -35,6 +37,7 @@ async def schedules(visit: Visit) -> Page:
         "schedules": page,
         "which": which,
         "states": get_args(ScheduleState),
+        "hand_overs": get_args(HandOver),
         "flows": sorted(each.name for each in visit.glass.flows),
         "following": page[-1].key if len(found) > PAGE_SIZE else None,
         "is_filtered": which != ScheduleFilter(),
@@ -44,15 +47,21 @@ async def schedules(visit: Visit) -> Page:
 
 def filter_of(visit: Visit) -> ScheduleFilter:
     """The filter that an address names."""
-    state = visit.word("state")
-    if state is not None and state not in get_args(ScheduleState):
-        raise InvalidInput(f"state {state[:30]!r}; allowed: {', '.join(get_args(ScheduleState))}")
     return ScheduleFilter(
         flow=visit.word("flow"),
         scope=visit.word("scope"),
-        state=cast(ScheduleState | None, state),
+        state=cast(ScheduleState | None, _chosen(visit, "state", get_args(ScheduleState))),
         name_prefix=visit.word("name") or "",
+        hand_over=cast(HandOver | None, _chosen(visit, "hand_over", get_args(HandOver))),
     )
+
+
+def _chosen(visit: Visit, field: str, allowed: Sequence[str]) -> str | None:
+    """Read a field of an address that names one of a few values, or nothing."""
+    given = visit.word(field)
+    if given is not None and given not in allowed:
+        raise InvalidInput(f"{field} {given[:30]!r}; allowed: {', '.join(allowed)}")
+    return given
 
 
 def key_of(visit: Visit) -> ScheduleKey:
@@ -68,6 +77,7 @@ async def schedule(visit: Visit) -> Page:
     zone = ZoneInfo(seen.zone)
     asked = visit.word("at")
     rows = detail.occurrences
+    policies = msgspec.convert(seen.policies, Policies)
     values = {
         "detail": detail,
         "seen": seen,
@@ -80,11 +90,22 @@ async def schedule(visit: Visit) -> Page:
         "tally": tally(rows),
         "asked": asked,
         "answer": None if asked is None else await visit.admin.why(key, instant(asked, zone)),
-        "policies": msgspec.convert(seen.policies, Policies),
+        "policies": policies,
+        "runs": _run_options(visit, seen, policies),
         "request_id": new_id("run_"),
         "audit": await visit.admin.glass.audit(target=f"schedule:{seen.id}", limit=20),
     }
     return Page("schedule.html", f"{seen.name} · schedule", "schedules", values)
+
+
+def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOptions | Policies:
+    """Return how its jobs run; of an action not known here, only what the schedule sets."""
+    name = f"{seen.flow}.{seen.action}"
+    for flow in visit.glass.flows:
+        for action in flow.actions.values():
+            if action.name == name:
+                return options_of(policies, action.options.run)
+    return policies
 
 
 def instant(text: str, zone: ZoneInfo) -> datetime:
@@ -112,7 +133,7 @@ def mark(each: OccurrenceView, zone: ZoneInfo) -> tuple[str, str]:
     """An occurrence for the strip: its state, and words."""
     at = each.nominal_at.astimezone(zone)
     times = f" ({each.times:,} times)" if each.times > 1 else ""
-    return each.state.value, f"{at:%a %Y-%m-%d %H:%M}: {each.state}{times}"
+    return each.state.value, f"{at:%a %Y-%m-%d} {clock_words(at)}: {each.state}{times}"
 
 
 def tally(rows: Sequence[OccurrenceView]) -> Mapping[str, int]:

@@ -16,9 +16,11 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from duly.control_characters import first_line
 from duly.server import charts
 from duly.server.icons import badge, icon
 from duly.triggers.instants import from_ms
+from duly.triggers.words import clock_words
 
 STATIC = ("duly.css", "duly.js", "icon.svg")
 LIVE = "live_"
@@ -47,8 +49,10 @@ class Renderer:
             "number": number,
             "capped": capped,
             "duration": duration,
+            "wall": wall,
             "from_ms": from_ms,
             "short": short,
+            "brief": brief,
             "version": self.versions,
         }
 
@@ -82,6 +86,12 @@ class Words:
             at.isoformat(timespec="milliseconds"), exact(at), distance(at - self._now)
         )
 
+    def on_wall(self, at: datetime) -> Markup:
+        """A day and a time of day as finely as a rule has it, the exact one on hover."""
+        return Markup('<time datetime="{}" title="{}" data-fixed>{}</time>').format(
+            at.isoformat(timespec="milliseconds"), exact(at), wall(at)
+        )
+
     def at(self, at: datetime, form: str = "%H:%M:%S") -> Markup:
         """A time of the day, the exact one on hover."""
         return Markup('<time datetime="{}" title="{}" data-fixed>{}</time>').format(
@@ -92,6 +102,11 @@ class Words:
         """An address under the root at which the dashboard is mounted."""
         named = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{self._root}{path}" + (f"?{urlencode(named)}" if named else "")
+
+
+def wall(at: datetime, form: str = "%a %d %b") -> str:
+    """A day and a time of day, with seconds where the rule has them."""
+    return f"{at.strftime(form)} {clock_words(at)}"
 
 
 def exact(at: datetime) -> str:
@@ -141,6 +156,15 @@ def short(text: str, most: int = 80) -> Markup:
     if len(text) <= most:
         return escape(text)
     return Markup('<span title="{}">{}…</span>').format(text[:2_000], text[: most - 1])
+
+
+def brief(text: str | None, most: int = 80) -> Markup:
+    """An error in one line: its first line, cut; the whole text on hover where that is longer."""
+    line, whole = first_line(text), (text or "").strip()
+    if line == whole and len(line) <= most:
+        return escape(line)
+    shown = line if len(line) <= most else f"{line[: most - 1]}…"
+    return Markup('<span title="{}">{}</span>').format(whole[:2_000], shown)
 
 
 def _static(name: str) -> bytes:

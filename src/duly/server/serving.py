@@ -6,10 +6,9 @@ address is bound when it is made, so that a port that is taken is said before an
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import logging
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
@@ -19,9 +18,15 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from duly.errors import InvalidInput
+from duly.server.accepting import LimitedServer, OncePerPeriod
+from duly.server.ambiguity import RefuseAmbiguous
 from duly.server.app import Application, Surface
+from duly.server.connections import ConnectionLimits, Connections
 from duly.server.dashboard import dashboard_app
+from duly.server.descriptors import connection_limit, descriptor_limit
+from duly.server.guarding import Guard
 from duly.server.health import Probes
+from duly.server.live import MAX_STREAMS
 from duly.server.metrics import Metrics
 from duly.server.operator_auth import AuthOptions, OperatorAuth
 from duly.server.operators import Operator
@@ -35,6 +40,13 @@ class Served(Application, Glass, Protocol):
 
 DRAIN_S = 5
 """How long open requests may take when the server stops."""
+BACKLOG = 1_024
+"""Connections that the system keeps until they are accepted; they use no descriptors."""
+MAX_HEADER_BYTES = 65_536
+PROBE_CONNECTIONS = 16
+"""Of a process that answers probes and metrics alone."""
+STREAM_SHARE = 4
+"""Live pages may use one connection in so many."""
 GUEST = Operator("operator", "operator")
 """Who comes by the link that is printed at the start."""
 
@@ -52,17 +64,23 @@ class Address:
 class Listening:
     """An ASGI application on an address of its own."""
 
-    def __init__(self, asgi: ASGIApp, address: Address, settings: Settings) -> None:
+    def __init__(
+        self, asgi: ASGIApp, address: Address, settings: Settings, most_connections: int
+    ) -> None:
         self._socket = _bound(address)
+        self.connections = Connections(ConnectionLimits.of(settings, most_connections))
         config = uvicorn.Config(
-            asgi,
+            Guard(asgi, self.connections),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=DRAIN_S,
+            timeout_keep_alive=settings.idle_timeout_s,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            ws="none",
             server_header=False,
             forwarded_allow_ips=list(settings.trusted_proxies),
         )
-        self._server = _Server(config)
+        self._server = LimitedServer(config, self._socket, self.connections)
 
     @property
     def url(self) -> str:
@@ -73,7 +91,13 @@ class Listening:
 
     async def run(self) -> None:
         """Answer until stopped."""
-        await self._server.serve(sockets=[self._socket])
+        parsers = logging.getLogger("uvicorn.error")
+        quiet = OncePerPeriod()
+        parsers.addFilter(quiet)
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            parsers.removeFilter(quiet)
 
     def close(self) -> None:
         """Let go of the address; after run() it is gone already."""
@@ -89,7 +113,8 @@ def probing(app: Glass, address: Address, settings: Settings | None = None) -> L
     settings = Settings.from_environment() if settings is None else settings
     auth = OperatorAuth(AuthOptions.from_settings(settings, ""))
     routes = [*Probes(app).routes, *Metrics(app, auth).routes]
-    return Listening(Starlette(routes=routes), address, settings)
+    asgi = RefuseAmbiguous(Starlette(routes=routes))
+    return Listening(asgi, address, settings, PROBE_CONNECTIONS)
 
 
 class Serving(Listening):
@@ -99,8 +124,10 @@ class Serving(Listening):
         settings = Settings.from_environment() if settings is None else settings
         development_host = address.host if address.is_development else ""
         self.auth = OperatorAuth(AuthOptions.from_settings(settings, development_host))
-        self._dashboard = dashboard_app(app, self.auth)
-        super().__init__(Surface(app, other=self._dashboard), address, settings)
+        connections = connection_limit(settings, descriptor_limit())
+        streams = max(1, min(MAX_STREAMS, connections // STREAM_SHARE))
+        self._dashboard = dashboard_app(app, self.auth, most_streams=streams)
+        super().__init__(Surface(app, other=self._dashboard), address, settings, connections)
 
     def sign_in_url(self) -> str | None:
         """A link that signs in once; None: nobody needs to, or the operators have passwords."""
@@ -114,21 +141,14 @@ class Serving(Listening):
         super().stop()
 
 
-class _Server(uvicorn.Server):
-    """Leaves the signals to whoever runs the loops."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((address.host, address.port))
-        found.listen()  # whoever reads the address may come at once, and waits until it answers
+        # A client that reads the address may connect at once, and waits until it is answered.
+        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRINUSE:

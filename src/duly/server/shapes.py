@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from duly.ledger import OccurrenceState
-from duly.schedules import MAX_WORDS, ScheduleState
+from duly.schedules import MAX_WORDS, HandOver, ScheduleState
 from duly.scopes import MAX_NAME
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
@@ -113,6 +113,7 @@ class NewSchedule(Asked, frozen=True):
     enabled: bool = True
     note: Sentence = ""
     max_runs: Runs | None = None
+    delete_after_completion: bool = False
 
 
 class Changes(Asked, frozen=True):
@@ -124,6 +125,7 @@ class Changes(Asked, frozen=True):
     description: Sentence | UnsetType = UNSET
     note: Sentence | UnsetType = UNSET
     max_runs: Runs | UnsetType | None = UNSET
+    delete_after_completion: bool | UnsetType = UNSET
     version: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     """Change it only if it is still this one."""
 
@@ -154,9 +156,12 @@ class ScheduleView(Shape, frozen=True):
     note: str
     enabled: bool
     state: ScheduleState
+    hand_over: HandOver
     next_at: datetime | None
     """The next nominal time; None: there is none, or it is paused."""
     max_runs: int | None
+    delete_after_completion: bool
+    """It is deleted once it has finished and its last occurrence has ended."""
     dispatch_id: str
     version: int
     created_at: datetime

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from duly.errors import InvalidInput
+from duly.errors import BackendUnavailable, InvalidInput
 from duly.glass_store import AuditEntry, AuditOutcome
 from duly.server import csrf
 from duly.server.gate import COOKIE, form_of, keep_session, own_path, root_of
@@ -14,6 +14,7 @@ from duly.server.operator_auth import OperatorAuth, Wait
 from duly.server.operators import Operator
 from duly.server.pages import Glass
 from duly.server.rendering import Renderer
+from duly.server.sign_outs import SignOuts
 
 UNKNOWN = "(unknown)"
 
@@ -21,10 +22,13 @@ UNKNOWN = "(unknown)"
 class SignIn:
     """The pages before the door."""
 
-    def __init__(self, glass: Glass, auth: OperatorAuth, renderer: Renderer) -> None:
+    def __init__(
+        self, glass: Glass, auth: OperatorAuth, renderer: Renderer, sign_outs: SignOuts
+    ) -> None:
         self._glass = glass
         self._auth = auth
         self._renderer = renderer
+        self._sign_outs = sign_outs
         self.routes = [
             Route("/sign-in", self._ask),
             Route("/sign-in", self._sign_in, methods=["POST"]),
@@ -78,6 +82,14 @@ class SignIn:
     async def _sign_out(self, request: Request) -> Response:
         if not csrf.is_same_origin(request.headers):
             return self._page(request, 403, words="The form came from another site.")
+        found = self._auth.read(request.cookies.get(COOKIE))
+        try:
+            if found is not None and not await self._sign_outs.has(found[0]):
+                address = request.client.host if request.client else UNKNOWN
+                await self._sign_outs.record(found[0], address)
+        except BackendUnavailable:
+            words = "The database did not answer, so you are still signed in. Try again."
+            return self._page(request, 503, words=words)
         response = RedirectResponse(f"{root_of(request)}/sign-in", 303)
         response.delete_cookie(COOKIE, path=root_of(request) or "/")
         return response

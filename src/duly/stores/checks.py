@@ -5,14 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duly.dispatch_store import MAX_DISPATCHES, MAX_LEASE_MS, DispatchAnswer, DispatchClaim
-from duly.errors import InvalidInput
+from duly.dispatch_store import (
+    MAX_DISPATCHES,
+    MAX_LEASE_MS,
+    DispatchAnswer,
+    DispatchClaim,
+    Fire,
+    Inactive,
+)
+from duly.durations import check_duration
+from duly.errors import Conflict, InvalidInput
 from duly.glass_store import MAX_AUDIT_TEXT, AuditEntry
+from duly.job_store import DAY_MS, MAX_INSERT, MAX_JOB_CLAIM, ClaimRequest, QueueSettings
+from duly.jobs import ALL_QUEUES, NewJob, check_queue, check_text
 from duly.occurrences import IndexRow
-from duly.plan_store import MAX_PLAN, PlanRequest
-from duly.schedules import Schedule
-from duly.store import MAX_CLAIM, MAX_PAGE, ScheduleEvent
-from duly.triggers.instants import END_MS, STORED_FROM_MS
+from duly.plan_store import LEDGER_MS, MAX_PLAN, Backfill, PlanRequest
+from duly.runs import left_of
+from duly.schedules import Schedule, accepts_dispatch
+from duly.store import (
+    ABSENT,
+    MAX_CLAIM,
+    MAX_PAGE,
+    MAX_WRITES,
+    Refused,
+    ScheduleEvent,
+    ScheduleWrite,
+)
+from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms
+from duly.upkeep_store import check_cursor
 
 SCHEDULES = "schedules"
 """The collection that schedules are documents of."""
@@ -35,10 +55,7 @@ def check_window(from_ms: int, to_ms: int) -> None:
 def check_plan(request: PlanRequest) -> None:
     """Refuse a step of planning that has no bounds."""
     check_limit(request.limit, MAX_PLAN)
-    if not 0 <= request.look_ahead_ms <= MAX_LOOK_AHEAD_MS:
-        raise InvalidInput(
-            f"look_ahead_ms is {request.look_ahead_ms}; allowed: 0 to {MAX_LOOK_AHEAD_MS}"
-        )
+    check_duration("look_ahead_ms", request.look_ahead_ms, 0, MAX_LOOK_AHEAD_MS)
 
 
 def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
@@ -62,8 +79,7 @@ def check_dispatch_claim(claim: DispatchClaim) -> None:
     """Refuse a claim of dispatches that could never be right."""
     check_limit(claim.limit, MAX_DISPATCHES)
     _check_claim_id(claim.claim_id)
-    if not 1 <= claim.lease_ms <= MAX_LEASE_MS:
-        raise InvalidInput(f"lease_ms is {claim.lease_ms}; allowed: 1 to {MAX_LEASE_MS}")
+    check_duration("lease_ms", claim.lease_ms, 1, MAX_LEASE_MS)
 
 
 def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
@@ -72,8 +88,101 @@ def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
     if len(answers) > MAX_DISPATCHES:
         raise InvalidInput(f"{len(answers)} answers at once; allowed: {MAX_DISPATCHES}")
     for answer in answers:
-        if not 0 <= answer.delay_ms <= MAX_LEASE_MS:
-            raise InvalidInput(f"delay_ms is {answer.delay_ms}; allowed: 0 to {MAX_LEASE_MS}")
+        check_duration("delay_ms", answer.delay_ms, 0, MAX_LEASE_MS)
+
+
+def refuse_fire(request: Fire, schedule: Schedule | None, *, is_open: bool) -> Inactive | None:
+    """Return the refusal of a dispatch whose schedule does not accept it, or None.
+
+    `schedule` is None where it is not stored; `is_open` says that a tick holds the occurrence.
+    """
+    if schedule is None:
+        return Inactive(None) if request.is_stored else None
+    if not accepts_dispatch(schedule.state, is_open=is_open):
+        return Inactive(schedule.state)
+    # What a tick holds has its run.
+    return Inactive("finished") if left_of(schedule) == 0 and not is_open else None
+
+
+def ends_with(schedule: Schedule, nominal_ms: int | None) -> bool:
+    """Return whether the dispatch of a nominal time was the last one of an external schedule."""
+    definition = schedule.definition
+    if nominal_ms is None or schedule.state != "active" or definition.hand_over != "external":
+        return False
+    return definition.trigger.next_after_ms(nominal_ms) is None
+
+
+def check_backfill(request: Backfill, now_ms: int) -> None:
+    """Refuse a range without times, or whose times may have run or are still to come."""
+    check_limit(request.limit, MAX_PLAN)
+    start, end = _instant(request.from_ms), _instant(request.to_ms)
+    if request.from_ms >= request.to_ms:
+        raise InvalidInput(f"backfill from {start} to {end}: the start must be before the end")
+    if request.to_ms > now_ms + 1:
+        raise InvalidInput(
+            f"backfill to {end}: the end must not be in the future (now: {_instant(now_ms)}); "
+            "the planner plans what is to come"
+        )
+    if request.from_ms < now_ms - LEDGER_MS:
+        raise InvalidInput(
+            f"backfill from {start}: the ledger goes back {LEDGER_MS // DAY_MS} days, to "
+            f"{_instant(now_ms - LEDGER_MS)}; older times may have run"
+        )
+
+
+def _instant(ms: int) -> str:
+    try:
+        return from_ms(ms).isoformat()
+    except OverflowError:
+        return f"{ms} (in ms since 1970)"
+
+
+def check_writes(writes: Sequence[ScheduleWrite]) -> None:
+    """Refuse more schedules than one transaction takes."""
+    if len(writes) > MAX_WRITES:
+        raise InvalidInput(f"{len(writes)} schedules at once; allowed: {MAX_WRITES}")
+
+
+def check_inserts(jobs: Sequence[NewJob]) -> None:
+    """Refuse more jobs than one transaction takes."""
+    if len(jobs) > MAX_INSERT:
+        raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
+
+
+def check_job_claim(request: ClaimRequest) -> None:
+    """Refuse a claim of jobs without a queue or without bounds."""
+    if not request.queues:
+        raise InvalidInput("a claim needs a queue")
+    if not 0 <= request.limit <= MAX_JOB_CLAIM:
+        raise InvalidInput(f"limit is {request.limit}; allowed: 0 to {MAX_JOB_CLAIM}")
+
+
+def check_lock(name: str, owner: str, ttl_ms: int) -> None:
+    """Refuse a lock without a name or an owner, or that is held for too long."""
+    check_text("lock name", name)
+    check_text("lock owner", owner)
+    check_duration("ttl_ms", ttl_ms, 1, DAY_MS)
+
+
+def write_refusal(expected: int | None, found: int) -> Refused | None:
+    """Return why a write that expects a version may not happen; `found` may be ABSENT."""
+    if expected is None or expected == found:
+        return None
+    if expected == ABSENT:
+        return Refused("exists", found)
+    return Refused("absent", ABSENT) if found == ABSENT else Refused("stale", found)
+
+
+def delete_refusal(expected: int | None, found: int) -> Refused | None:
+    """Return why something that expects a version may not be deleted; `found` may be ABSENT."""
+    if found == ABSENT:
+        return Refused("absent", ABSENT)
+    return None if expected in (None, found) else Refused("stale", found)
+
+
+def id_taken(stored_id: str, what: str) -> Conflict:
+    """Return the refusal of an id that another document, schedule or index row has."""
+    return Conflict(f"id {stored_id!r} is taken; use a new id for {what}")
 
 
 def check_audit(entry: AuditEntry) -> None:
@@ -100,6 +209,25 @@ def deleted(schedule: Schedule, at_ms: int, by: str) -> ScheduleEvent:
     return ScheduleEvent(schedule.id, "deleted", at_ms, by, detail)
 
 
+def pruned(schedule: Schedule, at_ms: int) -> ScheduleEvent:
+    """Return the last event of a finished schedule that retention deletes."""
+    event = deleted(schedule, at_ms, "duly")
+    is_early = schedule.definition.delete_after_completion
+    note = "delete_after_completion" if is_early else "it had finished, and was kept long enough"
+    return replace(event, detail={**event.detail, "note": note})
+
+
+def pruning_place(cursor: str | None) -> tuple[str, int, str]:
+    """Read a cursor of prune_schedules(): the kind, and the time and id to go on after."""
+    kind, place = check_cursor(cursor, ("temporary", "finished"))
+    at_ms, _, last_id = place.partition("/")
+    if not place:
+        return kind, -1, ""
+    if not at_ms.isdecimal():
+        raise InvalidInput(f"cursor {place[:80]!r} is not one that an earlier step gave")
+    return kind, int(at_ms), last_id
+
+
 def with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
     """What a row should say: its own times, where its trigger is right."""
     if (row.schedule_id, row.trigger) != (right.schedule_id, right.trigger):
@@ -108,7 +236,12 @@ def with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
         right,
         nominal_ms=row.nominal_ms,
         run_at_ms=row.run_at_ms,
-        runs_left=row.runs_left,
         trigger_version=row.trigger_version,
         version=row.version,
     )
+
+
+def check_queue_settings(settings: QueueSettings) -> None:
+    """Refuse settings of what cannot be a queue; ALL_QUEUES stands for every one."""
+    if settings.queue != ALL_QUEUES:
+        check_queue(settings.queue)

@@ -14,10 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from duly.errors import InvalidInput
 from duly.stores.sql import migrate
 from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.failures import translated
 from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import Tables
-from duly.stores.sql.transactions import unavailable
 
 T = TypeVar("T")
 
@@ -67,6 +67,6 @@ def _with_connection(url: str, namespace: str | None, work: Callable[[Connection
         with engine.begin() as connection:
             return work(connection)
     except SQLAlchemyError as error:
-        raise unavailable(error, dialect, make_url(url)) from error
+        raise translated(error, dialect, make_url(url), races=1) from error
     finally:
         engine.dispose()

@@ -8,6 +8,8 @@ from duly.errors import InvalidInput
 from duly.occurrences import trigger_of
 from duly.schedules import ScheduleId
 from duly.store import ScheduleEvent
+from duly.triggers import LocalOnce
+from duly.triggers.instants import to_ms
 from duly.upkeep_store import ZoneMove
 
 
@@ -33,7 +35,11 @@ def right_time(row: Zoned, now_ms: int) -> int | None:
     if row.last_ms is not None:
         after_ms = max(after_ms, row.last_ms)
     try:
-        return trigger_of(row.trigger).next_after_ms(after_ms)
+        trigger = trigger_of(row.trigger)
+        if isinstance(trigger, LocalOnce) and trigger.at is not None:
+            # Where the new rules put it before now, it is late; there is no later time to wait for.
+            after_ms = min(after_ms, to_ms(trigger.at) - 1) if row.last_ms is None else after_ms
+        return trigger.next_after_ms(after_ms)
     except InvalidInput:
         return row.nominal_ms
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from duly.app import Duly
 from duly.clock import SystemClock
+from duly.flows import queues_of
 from duly.ids import new_id
 from duly.job_store import ClaimRequest
-from duly.jobs import DEFAULT_QUEUE, JobId, JobState, LeasedJob, WorkerId, check_queues
+from duly.jobs import JobId, JobState, LeasedJob, WorkerId, check_queues
 from duly.loops.admission import Admission
 from duly.loops.consequences import Consequences
 from duly.loops.job_context import Bench
 from duly.loops.slots import Slot
+from duly.loops.starts import Starts
 from duly.outcomes import Finish, decide
 
 MOST_JOBS = 10_000
@@ -36,15 +37,21 @@ class Drained:
 
 
 async def drain(
-    app: Duly, *, queues: Sequence[str] = (DEFAULT_QUEUE,), most: int = MOST_JOBS
+    app: Duly, *, queues: Sequence[str] | None = None, most: int = MOST_JOBS
 ) -> Drained:
     """Run every job that is due, one after another, also those that the jobs enqueue.
+
+    Without `queues`: of the queues a worker serves by default, `default` and those that the
+    application's actions declare.
 
     A failed attempt waits for its retry time: advance the clock and drain again.
     """
     worker = WorkerId(new_id("worker_"))
     request = ClaimRequest(
-        worker=worker, queues=check_queues(queues), limit=1, actions=tuple(sorted(app.actions))
+        worker=worker,
+        queues=queues_of(app.actions) if queues is None else check_queues(queues),
+        limit=1,
+        actions=tuple(sorted(app.actions)),
     )
     ends: list[Finish] = []
     with ThreadPoolExecutor(1, "duly-drain") as threads:
@@ -52,7 +59,8 @@ async def drain(
         calls = app.calls
         after = Consequences(calls)
         noting = notes.__setitem__
-        bench = Bench(app.actions, SystemClock(), threads, noting, calls, after.ask_interval)
+        start = Starts(app.store, worker).record
+        bench = Bench(app.actions, SystemClock(), threads, noting, start, calls, after.ask_interval)
         slot = Slot(bench, Admission(calls, threads))
         while len(ends) < most:
             claims = await app.store.claim_jobs(request)
@@ -60,12 +68,10 @@ async def drain(
                 break
             for job in claims.jobs:
                 outcome = await slot.run(job)
-                await asyncio.gather(
-                    *(app.store.note_progress(j.id, j.fence, text) for j, text in notes.items())
-                )
-                notes.clear()
+                note = notes.pop(job, None)
                 if outcome is not None:
-                    ends.append(decide(job, outcome))
+                    end = decide(job, outcome, is_charged=slot.is_charged)
+                    ends.append(end._replace(progress=note))
                     after.ended(ends[-1:], await app.store.finish(ends[-1:]))
                     await after.settle()
                 await app.store.release_tokens(worker, claims.holds.get(job.id, ()))

@@ -8,7 +8,7 @@ from duly.triggers.bulk import next_after_many
 from duly.triggers.cron import Cron, cron
 from duly.triggers.every import Every, every
 from duly.triggers.explain import ExplainedTime, Explanation
-from duly.triggers.once import Once, once
+from duly.triggers.once import LocalOnce, Once, once
 from duly.triggers.parse import parse_trigger
 from duly.triggers.trigger import Trigger
 from duly.triggers.weekly import Weekly, weekly
@@ -18,6 +18,7 @@ __all__ = [
     "Every",
     "ExplainedTime",
     "Explanation",
+    "LocalOnce",
     "Once",
     "Trigger",
     "Weekly",

@@ -15,6 +15,7 @@ from typing import get_args
 from duly.errors import InvalidTrigger
 from duly.triggers.calendar import has_days
 from duly.triggers.fields import Field, parse_fields
+from duly.triggers.instants import NEVER
 from duly.triggers.rules import NextWall, cron_rule, month_mask, weekly_rule
 from duly.triggers.zone import CALM_SHIFT, Fold, Gap, Zone, zone
 
@@ -133,6 +134,16 @@ def cron_core(fields: tuple[Field, ...], wall: Wall) -> WallCore:
         # Every matching hour of real time: nothing can be missed in a gap or repeated in a fold.
         return WallCore(zone(wall.tz), rule, "skip", "both", is_open_hour=True)
     return WallCore(zone(wall.tz), rule, wall.gap, wall.fold)
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def once_core(wall_s: int, wall: Wall) -> WallCore:
+    """The shared core of a single wall time, in seconds since 1970 as if the wall were UTC."""
+
+    def next_wall(after: int) -> int:
+        return wall_s if after < wall_s else NEVER
+
+    return WallCore(zone(wall.tz), next_wall, wall.gap, wall.fold)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

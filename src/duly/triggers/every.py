@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly.errors import InvalidTrigger, shown
+from duly.durations import duration_shown
+from duly.errors import InvalidTrigger
 from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, Trigger, unbound
 from duly.triggers.words import every_words
 
@@ -38,7 +39,7 @@ class Every(Trigger):
         interval = self.interval_ms
         if type(interval) is not int or not MIN_INTERVAL_MS <= interval <= MAX_INTERVAL_MS:
             allowed = "1 second to 40 years, in whole milliseconds"
-            raise InvalidTrigger("interval", f"{shown(interval)} ms", allowed)
+            raise InvalidTrigger("interval", duration_shown(interval), allowed)
 
     @property
     def words(self) -> str:

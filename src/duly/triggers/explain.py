@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from duly.clock import SystemClock
-from duly.errors import InvalidInput
+from duly.errors import InvalidInput, shown
 from duly.triggers.core import WallCore
 from duly.triggers.instants import EPOCH, from_ms, to_ms
+from duly.triggers.words import clock_words
 
 if TYPE_CHECKING:
     from duly.triggers.trigger import Trigger
@@ -32,7 +33,8 @@ class ExplainedTime:
 
     def __str__(self) -> str:
         remark = f"  ({self.remark})" if self.remark else ""
-        return f"{self.local:%a %Y-%m-%d %H:%M:%S %z}  {self.at:%Y-%m-%d %H:%M:%SZ}{remark}"
+        at, local = (f"{each:%H:%M:%S}{_fraction(each)}" for each in (self.at, self.local))
+        return f"{self.local:%a %Y-%m-%d} {local} {self.local:%z}  {self.at:%Y-%m-%d} {at}Z{remark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class Explanation:
 
 def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
     """Words and the next n times after an instant (the present where none is given)."""
-    if not 0 <= n <= MAX_TIMES:
-        raise InvalidInput(f"n is {n!r}; allowed: 0 to {MAX_TIMES}")
+    if type(n) is not int or not 0 <= n <= MAX_TIMES:
+        raise InvalidInput(f"n is {shown(n)}; allowed: 0 to {MAX_TIMES}")
     info = ZoneInfo(trigger.tz)
     last = to_ms(SystemClock().now() if after is None else after)
     times: list[ExplainedTime] = []
@@ -109,9 +111,15 @@ def _gap_remarks(core: WallCore, last: int, found: int, change: tuple[int, int, 
     return remarks
 
 
+def _fraction(at: datetime) -> str:
+    """Milliseconds of a rule that has them."""
+    return f".{at.microsecond // 1000:03}" if at.microsecond // 1000 else ""
+
+
 def _wall(wall: int) -> str:
-    return f"{EPOCH + timedelta(seconds=wall):%H:%M}"
+    return clock_words(EPOCH + timedelta(seconds=wall))
 
 
 def _day_and_wall(wall: int) -> str:
-    return f"{EPOCH + timedelta(seconds=wall):%Y-%m-%d %H:%M}"
+    at = EPOCH + timedelta(seconds=wall)
+    return f"{at:%Y-%m-%d} {clock_words(at)}"

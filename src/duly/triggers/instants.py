@@ -61,7 +61,11 @@ def from_ms(ms: int) -> datetime:
 def check_asked(ms: int) -> None:
     """Refuse a question about an instant outside 1970–2200."""
     if not 0 <= ms < END_MS:
-        raise InvalidInstant(f"{ms} ms since 1970 is outside the years 1970 to 2199")
+        try:
+            shown = from_ms(ms).isoformat()
+        except OverflowError:
+            shown = f"an instant of {ms} (in ms since 1970)"
+        raise InvalidInstant(f"{shown} is outside the years 1970 to 2199")
 
 
 def calendar_ms(instant: datetime) -> int:

@@ -1,14 +1,31 @@
-"""Station 1: one time, then finished."""
+"""Station 1: one time, then finished.
+
+`Once` is a fixed instant. `LocalOnce` is a wall time in a zone: what is stored is the wall time, so
+that new zone rules move the instant as they do for cron.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from duly.triggers.instants import check_stored, from_ms, stored_ms
-from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, Trigger
-from duly.triggers.words import once_words
+from duly.errors import InvalidTrigger
+from duly.triggers.core import Wall, WallCore, once_core
+from duly.triggers.instants import check_stored, from_ms, stored_ms, to_ms
+from duly.triggers.trigger import (
+    JSON_VERSION,
+    LOCAL_ONCE_VERSION,
+    NO_LIMITS,
+    Limits,
+    Trigger,
+    WallTrigger,
+)
+from duly.triggers.words import local_once_words, once_words
+from duly.triggers.zone import Fold, Gap
+
+_INSTANT = "an aware datetime, ISO-8601 text with an offset, or a local time with tz="
+_LOCAL = "a local date and time in whole seconds and without an offset, such as 2026-11-19T09:00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,100 @@ class Once(Trigger):
         return self.at_ms if ms < self.at_ms else None
 
 
-def once(at: datetime, *, spread: timedelta | float | None = None) -> Once:
-    """One time, given as an aware datetime; then the trigger has no next time."""
-    return Once(stored_ms("at", at), Limits.of(None, None, spread))
+@dataclass(frozen=True, slots=True)
+class LocalOnce(WallTrigger):
+    """A single wall time in a zone. Make one with once(at, tz=...)."""
+
+    local: str
+    """ISO-8601 without an offset, in whole seconds."""
+    wall: Wall = Wall()
+    limits: Limits = NO_LIMITS
+    core: WallCore | None = field(init=False, compare=False, repr=False)
+    shared: WallCore | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.wall.fold == "both":
+            raise InvalidTrigger("fold", "both", "first or second: once has a single time")
+        at = _local_time(self.local)
+        object.__setattr__(self, "local", at.isoformat())
+        wall_ms = check_stored("at", to_ms(at.replace(tzinfo=UTC)))
+        self._set_core(once_core(wall_ms // 1000, self.wall))
+
+    @property
+    def at(self) -> datetime | None:
+        """The one nominal time; None where the wall skips it and `gap` is skip."""
+        # Two days before the wall time read as UTC lie before it in every zone.
+        return self.next_after(_local_time(self.local).replace(tzinfo=UTC) - timedelta(days=2))
+
+    @property
+    def words(self) -> str:
+        """The time in plain words, on the wall of its zone."""
+        return local_once_words(_local_time(self.local))
+
+    @property
+    def version(self) -> int:
+        """Releases that do not know local times leave it alone."""
+        return LOCAL_ONCE_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """A versioned object; parse_trigger() reads it back."""
+        shown = {"v": LOCAL_ONCE_VERSION, "kind": "once", "at": self.local}
+        return shown | self.wall.to_json() | self.limits.to_json()
+
+
+def once(
+    at: datetime | str,
+    *,
+    tz: str | None = None,
+    gap: Gap = "next_valid",
+    fold: Fold = "first",
+    spread: timedelta | float | None = None,
+) -> Once | LocalOnce:
+    """Return a trigger for one time; after it the trigger has no next time.
+
+    `at` is an aware datetime or ISO-8601 text with an offset. With `tz` it is a local time instead:
+    a naive datetime or text without an offset, on the wall of that zone. `gap` and `fold` then
+    decide a local time that does not exist or comes twice, as for cron().
+    """
+    limits = Limits.of(None, None, spread)
+    return once_at(_read("at", at), None if tz is None else Wall(tz, gap, fold), limits)
+
+
+def once_at(at: datetime, wall: Wall | None, limits: Limits) -> Once | LocalOnce:
+    """Return the trigger of a time that was read already."""
+    if wall is None:
+        if at.utcoffset() is None:
+            raise InvalidTrigger("at", at.isoformat(), _INSTANT)
+        return Once(stored_ms("at", at), limits)
+    if at.utcoffset() is not None:
+        raise InvalidTrigger("at", at.isoformat(), f"with tz, {_LOCAL}; omit tz to keep the offset")
+    if wall.tz == "UTC":
+        # Nothing moves UTC, so the instant says it all, and older releases can read it.
+        return Once(stored_ms("at", at.replace(tzinfo=UTC)), limits)
+    return LocalOnce(at.isoformat(), wall, limits)
+
+
+def _read(field_name: str, at: object) -> datetime:
+    if isinstance(at, datetime):
+        return at
+    try:
+        return read_time(at)
+    except ValueError:
+        raise InvalidTrigger(field_name, at, _INSTANT) from None
+
+
+def read_time(text: object) -> datetime:
+    """Return the date and time that ISO-8601 text names; ValueError where it names none."""
+    if not isinstance(text, str) or len(text.strip()) <= len("2026-11-19"):
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
+
+
+def _local_time(text: object) -> datetime:
+    try:
+        at = read_time(text)
+    except ValueError:
+        raise InvalidTrigger("at", text, _LOCAL) from None
+    if at.utcoffset() is not None or at.microsecond:
+        raise InvalidTrigger("at", text, _LOCAL)
+    return at

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -17,38 +17,42 @@ from duly.triggers.core import Wall
 from duly.triggers.cron import Cron
 from duly.triggers.every import Every, interval_ms
 from duly.triggers.instants import check_stored, stored_ms
-from duly.triggers.once import Once
-from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, spread_to_ms
+from duly.triggers.once import LocalOnce, Once, once_at, read_time
+from duly.triggers.trigger import JSON_VERSION, NEWEST_VERSION, NO_LIMITS, Limits, spread_to_ms
 from duly.triggers.weekly import Weekly, table
 
 MAX_TEXT = 65_536
-AnyTrigger: TypeAlias = Cron | Every | Weekly | Once
+AnyTrigger: TypeAlias = Cron | Every | Weekly | Once | LocalOnce
 
 
-def parse_trigger(obj: object, *, zones: Literal["any", "utc"] = "any") -> AnyTrigger:
-    """A trigger from an object of to_json(), from its JSON text, or from a bare cron string.
+def parse_trigger(
+    obj: object, *, zones: Literal["any", "utc"] = "any", wall: Wall | None = None
+) -> AnyTrigger:
+    """Return the trigger of an object of to_json(), of its JSON text, or of a bare cron string.
 
     People may write `start_at`, `end_at` and `at` as ISO-8601 with an offset, `spread` in seconds
-    and an interval in weeks, days, hours, minutes and seconds. `zones="utc"` refuses other zones.
+    and an interval in weeks, days, hours, minutes and seconds; `at` without an offset is local time
+    in `tz`. `zones="utc"` refuses other zones. `wall` is the zone, gap and fold of a rule that
+    names no `tz`; without it that is UTC.
     """
-    trigger = _parse(obj)
+    trigger = _parse(obj, wall)
     if zones == "utc" and trigger.tz != "UTC":
         raise InvalidTrigger("tz", trigger.tz, "UTC only (zones is set to utc)")
     return trigger
 
 
-def _parse(obj: object) -> AnyTrigger:
+def _parse(obj: object, wall: Wall | None) -> AnyTrigger:
     if isinstance(obj, str) and not obj.lstrip().startswith("{"):
-        return Cron(obj)
+        return Cron(obj, wall=Wall() if wall is None else wall)
     parsed = _loads(obj) if isinstance(obj, str) else obj
     if not isinstance(parsed, Mapping):
         allowed = "a JSON object with a kind, or a cron expression"
         raise InvalidTrigger("trigger", obj, allowed)
-    parts = _Parts(dict(parsed))
+    parts = _Parts(dict(parsed), wall)
     version = parts.take("v", JSON_VERSION)
     kind = parts.take("kind")
-    if version != JSON_VERSION or isinstance(version, bool):
-        raise UnknownTrigger("v", version, f"{JSON_VERSION} in this release")
+    if type(version) is not int or not JSON_VERSION <= version <= NEWEST_VERSION:
+        raise UnknownTrigger("v", version, f"{JSON_VERSION} to {NEWEST_VERSION} in this release")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownTrigger("kind", kind, ", ".join(_KINDS))
     trigger = _KINDS[kind](parts)
@@ -62,15 +66,29 @@ def _loads(text: str) -> object:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
+        position, reason = _mistake(text, error)
         raise InvalidTrigger(
             "trigger",
-            text[error.pos : error.pos + 1],
-            f"JSON ({error.msg})",
+            text[position : position + 1],
+            f"JSON ({reason})",
             source=text,
-            position=error.pos,
+            position=position,
         ) from None
     except (ValueError, RecursionError):
         raise InvalidTrigger("trigger", text, "JSON of sane depth and size") from None
+
+
+def _mistake(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
+    """Return the position and the reason of a syntax error, the same on every interpreter.
+
+    For a trailing comma, Python 3.13 points at the comma and older versions at the bracket.
+    """
+    before = text[: error.pos].rstrip()
+    if before.endswith(",") and text[error.pos : error.pos + 1] in ("}", "]"):
+        return len(before) - 1, "trailing comma"
+    if error.msg.startswith("Illegal trailing comma"):
+        return error.pos, "trailing comma"
+    return error.pos, error.msg
 
 
 @dataclass(slots=True)
@@ -78,6 +96,8 @@ class _Parts:
     """The object being read; what nobody took is refused at the end."""
 
     left: dict[Any, Any]
+    default_wall: Wall | None = None
+    """Of a rule that names no zone."""
     taken: list[str] = field(default_factory=list)
 
     def take(self, name: str, default: Any = None) -> Any:
@@ -109,8 +129,9 @@ class _Parts:
         return NO_LIMITS if limits == NO_LIMITS else limits
 
     def wall(self) -> Wall:
+        usual = self.default_wall if "tz" not in self.left and self.default_wall else Wall()
         return Wall(
-            self.take("tz", "UTC"), self.take("gap", "next_valid"), self.take("fold", "first")
+            self.take("tz", usual.tz), self.take("gap", usual.gap), self.take("fold", usual.fold)
         )
 
     def refuse_rest(self, kind: str) -> None:
@@ -137,14 +158,47 @@ def _every(parts: _Parts) -> Every:
     return Every(interval_ms(named) if named else interval, parts.limits())
 
 
-def _once(parts: _Parts) -> Once:
-    at = parts.instant("at")
-    spread = parts.limits()
-    if at is None:
-        raise InvalidTrigger("at", "", "ISO-8601 with an offset, or at_ms")
-    if spread.start_ms is not None or spread.end_ms is not None:
+def _once(parts: _Parts) -> Once | LocalOnce:
+    at = parts.left.get("at")
+    is_local = "at_ms" not in parts.left and _is_local(at)
+    if is_local or "tz" in parts.left:
+        wall = _once_wall(parts)
+        parts.take("at")
+        trigger = once_at(_time(at), wall, parts.limits())
+    else:
+        at_ms = parts.instant("at")
+        if at_ms is None:
+            raise InvalidTrigger("at", "", "ISO-8601, local with tz or with an offset, or at_ms")
+        trigger = Once(at_ms, parts.limits())
+    if trigger.limits.start_ms is not None or trigger.limits.end_ms is not None:
         raise InvalidTrigger("at", str(at), "a single time, without start_at and end_at")
-    return Once(at, spread)
+    return trigger
+
+
+def _is_local(at: object) -> bool:
+    try:
+        return read_time(at).utcoffset() is None
+    except ValueError:
+        return False
+
+
+def _once_wall(parts: _Parts) -> Wall | None:
+    """The zone of a local time: named, or what stands for a rule that names none."""
+    if "tz" in parts.left:
+        return parts.wall()
+    if parts.default_wall is None:
+        return None
+    wall = parts.wall()
+    # A recurring rule may fire at both; a single time is the first of them unless told otherwise.
+    return replace(wall, fold="first") if wall.fold == "both" else wall
+
+
+def _time(at: object) -> datetime:
+    try:
+        return read_time(at)
+    except ValueError:
+        allowed = "ISO-8601 local time such as 2026-11-19T09:00 when tz is given"
+        raise InvalidTrigger("at", at, allowed) from None
 
 
 _KINDS: dict[str, Callable[[_Parts], AnyTrigger]] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from duly.durations import duration_shown
 from duly.errors import InvalidTrigger
 from duly.triggers.core import Wall, WallCore
 from duly.triggers.explain import Explanation, explain
@@ -29,6 +30,9 @@ from duly.triggers.instants import (
 )
 
 JSON_VERSION = 1
+LOCAL_ONCE_VERSION = 2
+"""Of a local one-time rule: releases that know only version 1 leave its rows alone."""
+NEWEST_VERSION = LOCAL_ONCE_VERSION
 MAX_SPREAD_MS = 86_400_000
 
 
@@ -48,7 +52,7 @@ class Limits:
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
             raise InvalidTrigger("end_at", str(from_ms(self.end_ms)), "no time before start_at")
         if type(self.spread_ms) is not int or not 0 <= self.spread_ms <= MAX_SPREAD_MS:
-            raise InvalidTrigger("spread", self.spread_ms, "0 seconds to 1 day")
+            raise InvalidTrigger("spread", duration_shown(self.spread_ms), "0 seconds to 1 day")
         if self.seed is not None and not _is_seed(self.seed):
             raise InvalidTrigger("seed", self.seed, "16 hexadecimal digits from bind()")
 
@@ -166,6 +170,11 @@ class Trigger:
         return "UTC"
 
     @property
+    def version(self) -> int:
+        """The oldest version of the stored form that can say it."""
+        return JSON_VERSION
+
+    @property
     def start_at(self) -> datetime | None:
         """First possible nominal time."""
         return None if self.limits.start_ms is None else from_ms(self.limits.start_ms)
@@ -237,6 +246,11 @@ class WallTrigger(Trigger):
         if self.core is None:
             raise unbound("expression", "H")
         return self.core.next_seconds(ms // 1000) * 1000
+
+
+def wall_of(trigger: Trigger) -> Wall | None:
+    """Return the zone, gap and fold that a trigger reads; None for rules on real time."""
+    return trigger.wall if isinstance(trigger, WallTrigger) else None
 
 
 def unbound(field: str, text: str) -> InvalidTrigger:

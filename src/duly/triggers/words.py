@@ -74,12 +74,22 @@ def every_words(interval_ms: int) -> str:
     return "Every " + " ".join(f"{n} {unit}{'' if n == '1' else 's'}" for n, unit in parts)
 
 
+def clock_words(at: datetime) -> str:
+    """The time of day to the minute, or as finely as it is: 09:00, 09:00:05, 09:00:05.250."""
+    if at.microsecond // 1000:
+        return at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03}"
+    return at.strftime("%H:%M:%S" if at.second else "%H:%M")
+
+
 def once_words(at: datetime) -> str:
     """One aware instant in UTC, to the minute unless it is finer."""
-    at = at.astimezone(UTC)
-    clock = at.time().isoformat("auto" if at.second or at.microsecond else "minutes")
+    return f"{local_once_words(at.astimezone(UTC))} UTC"
+
+
+def local_once_words(at: datetime) -> str:
+    """One wall time, to the minute unless it is finer."""
     date = f"{_WEEKDAYS[at.weekday()]} {at.day} {_MONTHS[at.month - 1]} {at.year}"
-    return f"Once, on {date} at {clock} UTC"
+    return f"Once, on {date} at {clock_words(at)}"
 
 
 @dataclass(frozen=True, slots=True)

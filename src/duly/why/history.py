@@ -17,7 +17,7 @@ from duly.store import ScheduleEvent
 from duly.triggers import Every, Trigger, parse_trigger
 from duly.triggers.instants import END_MS
 
-StretchState = Literal["active", "paused", "finished", "quarantined", "external", "deleted"]
+StretchState = Literal["active", "paused", "finished", "quarantined", "deleted"]
 
 MAX_COUNTED = 100_000
 """Times that are counted one by one; a count that reaches it means "at least"."""
@@ -37,6 +37,8 @@ class Stretch:
     state: StretchState
     since: ScheduleEvent | None
     """What brought the state about; None: it was so from the beginning."""
+    is_external: bool = False
+    """An outside scheduler fires it. Events do not tell: as the schedule is now."""
 
     def holds(self, ms: int) -> bool:
         """Whether an instant lies in it."""
@@ -54,12 +56,14 @@ def stretches(schedule: Schedule | None, events: Sequence[ScheduleEvent]) -> lis
         return []
     marks = [begins, *(max(begins, event.at_ms) for event in told), END_MS]
     since: ScheduleEvent | None = None
+    is_external = schedule is not None and schedule.definition.hand_over == "external"
     made: list[Stretch] = []
     for place, (trigger, state) in enumerate(zip(triggers, states, strict=True)):
         if place and state != states[place - 1]:
             since = told[place - 1]
         if marks[place] < marks[place + 1]:
-            made.append(Stretch(marks[place], marks[place + 1], trigger, state, since))
+            span = marks[place], marks[place + 1]
+            made.append(Stretch(*span, trigger, state, since, is_external))
     return made
 
 
@@ -87,8 +91,6 @@ def _states(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[St
     is_paused_now = schedule is not None and schedule.state == "paused"
     began_paused = turning[0] == "resumed" if turning else is_paused_now
     state: StretchState = "paused" if began_paused else "active"
-    if schedule is not None and schedule.state == "external":
-        state = "external"
     found = [state]
     for event in told:
         state = _after(state, event)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from duly.durations import duration_text
 from duly.ledger import Occurrence, OccurrenceState
 from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
-from duly.why.telling import Telling, Told, Verdict, span
+from duly.why.telling import Telling, Told, Verdict
 
 _ASKED_FOR = {
     RUN_NOW: " Somebody asked for it with run_now.",
@@ -66,12 +67,12 @@ def _planned(telling: Telling, row: Occurrence) -> Told:
     if row.run_at_ms > telling.now_ms:
         return Verdict.WILL_FIRE, (
             f"It is planned: job {row.job_id} waits for {telling.said(row.run_at_ms)}, in "
-            f"{span(row.run_at_ms - telling.now_ms)}."
+            f"{duration_text(row.run_at_ms - telling.now_ms)}."
         )
     return Verdict.LATE, (
-        f"It is late: job {row.job_id} was due {span(telling.now_ms - row.run_at_ms)} ago and has "
-        "not begun. Either no worker serves its queue, or all are busy, or an earlier run has not "
-        f"ended; `duly jobs show {row.job_id}` and `duly workers` tell which."
+        f"It is late: job {row.job_id} was due {duration_text(telling.now_ms - row.run_at_ms)} ago "
+        "and has not begun. Either no worker serves its queue, or all are busy, or an earlier run "
+        f"has not ended; `duly jobs show {row.job_id}` and `duly workers` tell which."
     )
 
 
@@ -81,7 +82,7 @@ def _fired(telling: Telling, row: Occurrence) -> Told:
     if row.fired_at_ms is not None:
         late_ms = row.fired_at_ms - row.run_at_ms
         telling.note("late_ms", str(late_ms))
-        began = f", which began {span(max(0, late_ms))} after its run time"
+        began = f", which began {duration_text(max(0, late_ms))} after its run time"
     ended = "" if row.ended_at_ms is None else f" on {telling.said(row.ended_at_ms)}"
     if row.state is OccurrenceState.FAILED:
         because = "" if row.reason is None else f" ({row.reason})"
@@ -109,7 +110,7 @@ def _missed(telling: Telling, row: Occurrence) -> Told:
     if schedule is not None:
         grace_ms = schedule.definition.policies.grace_ms
         telling.note("grace_ms", str(grace_ms))
-        grace = f"the grace of {span(grace_ms)}"
+        grace = f"the grace of {duration_text(grace_ms)}"
     return Verdict.MISSED, (
         f"{what} missed: nobody came by within {grace}, and the misfire policy "
         f"{row.reason or 'skip'} swallowed it. A backfill can run it."

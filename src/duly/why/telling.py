@@ -15,6 +15,7 @@ from duly.schedules import Schedule
 from duly.store import ScheduleEvent
 from duly.triggers import Trigger
 from duly.triggers.instants import from_ms
+from duly.triggers.words import clock_words
 from duly.why.history import Stretch
 
 AHEAD_MS = 120_000
@@ -115,8 +116,7 @@ class Telling:
     def said(self, ms: int) -> str:
         """An instant on the wall of the schedule's zone."""
         local = self.local(ms)
-        clock = f"{local:%H:%M:%S}" if ms % 60_000 else f"{local:%H:%M}"
-        return f"{local:%a %Y-%m-%d} {clock} {local:%z}"
+        return f"{local:%a %Y-%m-%d} {clock_words(local)} {local:%z}"
 
     def local(self, ms: int) -> datetime:
         """The same as a datetime."""
@@ -159,17 +159,3 @@ class Telling:
             f" The rule was another one then: {self.rule(rule)}; {event.by} changed it on "
             f"{self.said(event.at_ms)}."
         )
-
-
-def span(ms: int) -> str:
-    """A length of time in its two largest units."""
-    if ms < 1_000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s".replace(".0 ", " ")
-    parts = []
-    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        count, ms = divmod(ms, size)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])

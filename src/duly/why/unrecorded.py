@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from duly.durations import duration_text
 from duly.occurrences import IndexRow
 from duly.plan_store import LEDGER_MS
 from duly.triggers import Trigger
 from duly.triggers.instants import END_MS, from_ms
+from duly.triggers.words import clock_words
 from duly.why.history import Stretch, count_times, is_time, last_before
-from duly.why.telling import Telling, Told, Verdict, span
+from duly.why.telling import Telling, Told, Verdict
 
 _DAY_MS = 86_400_000
 
@@ -31,11 +33,8 @@ def unrecorded(telling: Telling, lost: datetime | None) -> Told:
             f"Nobody can say: the schedule is deleted, the ledger has no row for {telling.at}, and "
             "the rule of that time is not stored any more."
         )
-    if here.state == "external":
-        return Verdict.EXTERNAL, (
-            "Its hand-over is external: an outside scheduler decides when it fires, and its rule "
-            "is for display."
-        )
+    if here.is_external:
+        return _external(telling, here, rule)
     end_ms = rule.limits.end_ms
     if end_ms is not None and telling.at_ms > end_ms:
         telling.note("end_at", telling.iso(end_ms))
@@ -45,6 +44,17 @@ def unrecorded(telling: Telling, lost: datetime | None) -> Told:
     if not is_time(rule, telling.at_ms):
         return _not_a_time(telling, rule, lost)
     return _of_state(telling, here, rule)
+
+
+def _external(telling: Telling, here: Stretch, rule: Trigger) -> Told:
+    """Explain a time of a schedule that an outside scheduler fires."""
+    if here.state == "active":
+        return Verdict.EXTERNAL, (
+            "Its hand-over is external: an outside scheduler decides when it fires, and no "
+            f"dispatch for {telling.at} arrived."
+        )
+    verdict, text = _of_state(telling, here, rule)
+    return verdict, f"{text} Dispatches of an outside scheduler are refused meanwhile."
 
 
 def _of_state(telling: Telling, here: Stretch, rule: Trigger) -> Told:
@@ -92,10 +102,12 @@ def _active(telling: Telling, rule: Trigger) -> Told:
     if run_at_ms > telling.now_ms:
         return _to_come(telling, rule, run_at_ms, row)
     if row is not None and row.nominal_ms <= telling.at_ms:
+        is_post = row.hand_over == "http"
+        done, runner = ("posted", "tick") if is_post else ("planned", "planner")
         return Verdict.NOT_YET_PLANNED, (
-            f"{telling.at} was due {span(telling.now_ms - run_at_ms)} ago and is not planned yet: "
-            f"the index row still stands at {telling.said(row.nominal_ms)}. No planner runs for "
-            "this flow, or they are behind; `duly health` shows what is due."
+            f"{telling.at} was due {duration_text(telling.now_ms - run_at_ms)} ago and is not "
+            f"{done} yet: the index row still stands at {telling.said(row.nominal_ms)}. No "
+            f"{runner} runs for this flow, or it is behind; `duly health` shows what is due."
         )
     return _no_record(telling)
 
@@ -109,9 +121,13 @@ def _to_come(telling: Telling, rule: Trigger, run_at_ms: int, row: IndexRow | No
                 f"It will not fire at {telling.at}: {left} runs are left, and earlier times take "
                 "them."
             )
+    is_post = row is not None and row.hand_over == "http"
+    then = (
+        "A tick posts it when it comes." if is_post else "A planner makes its job shortly before."
+    )
     return Verdict.WILL_FIRE, (
         f"It has not come yet: {telling.at} is a time of this schedule, in "
-        f"{span(run_at_ms - telling.now_ms)}. A planner makes its job shortly before."
+        f"{duration_text(run_at_ms - telling.now_ms)}. {then}"
     )
 
 
@@ -173,14 +189,14 @@ def _lost_words(telling: Telling, rule: Trigger, lost: datetime | None) -> str:
     core = rule.core
     if lost is None or core is None:
         return ""
-    missing = f"{lost:%H:%M} does not exist on {lost:%Y-%m-%d} in {telling.zone}"
+    missing = f"{clock_words(lost)} does not exist on {lost:%Y-%m-%d} in {telling.zone}"
     wall = _seconds(lost)
     if core.is_open_hour or core.next_wall(wall - 1) != wall:
         return f"{missing}. "
     if core.gap == "skip":
         return f"{missing}; gap=skip leaves it out. "
     moved = last_before(rule, telling.at_ms + 1)
-    to = "" if moved is None else f" to {telling.local(moved):%H:%M}"
+    to = "" if moved is None else f" to {clock_words(telling.local(moved))}"
     return f"{missing}; gap={core.gap} moved it{to}. "
 
 

@@ -104,9 +104,11 @@ class Site:
 
 
 @contextmanager
-def served(app: Any) -> Iterator[int]:
+def served(app: Any, **options: Any) -> Iterator[int]:
     """Serve an ASGI application on a free port until the end of the block."""
-    config = uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, log_level="critical", ws="none", timeout_graceful_shutdown=5, **options
+    )
     server = Server(config)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

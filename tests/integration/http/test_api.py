@@ -91,6 +91,7 @@ def test_the_whole_life_of_a_schedule(site: Site) -> None:
         "input": {"to": "ada"},
         "words": "At 09:00 on Monday",
         "state": "active",
+        "handOver": "jobs",
         "enabled": True,
         "nextAt": "2026-05-04T09:00:00Z",
         "version": 1,
@@ -352,3 +353,22 @@ def test_without_an_allow_list_a_schedule_of_a_lost_action_can_be_changed(serve:
     mine = ScheduleCollection(site.app.store, "mail").of(user("ada"))
     site.run(mine.create("k", "0 9 * * *", action="renamed"))
     assert ask(site, "PATCH", "/k", {"trigger": "0 * * * *"}).status == 200
+
+
+def test_a_trigger_without_a_zone_keeps_the_zone(site: Site) -> None:
+    berlin = {"kind": "cron", "expression": "0 9 * * *", "tz": "Europe/Berlin"}
+    assert ask(site, "POST", "", DIGEST | {"trigger": berlin}).status == 201
+    changed = ask(site, "PATCH", "/digest", {"trigger": "30 8 * * *"})
+    assert (changed.status, changed.body["trigger"]["tz"]) == (200, "Europe/Berlin")
+    changed = ask(site, "PATCH", "/digest", {"trigger": {"kind": "once", "at": "2030-11-19T09:00"}})
+    assert changed.body["nextAt"] == "2030-11-19T08:00:00Z"
+    assert changed.body["words"] == "Once, on Tuesday 19 November 2030 at 09:00"
+
+
+def test_a_once_in_the_past_is_refused(site: Site) -> None:
+    past = {"kind": "once", "at": "2026-05-04T08:00", "tz": "Europe/Berlin"}  # an hour ago
+    refused = ask(site, "POST", "", DIGEST | {"trigger": past})
+    assert (refused.status, refused.error) == (400, "invalid_schedule")
+    assert "in the past" in refused.body["message"]
+    ask(site, "POST", "", DIGEST)
+    assert ask(site, "PATCH", "/digest", {"trigger": past}).error == "invalid_schedule"

@@ -9,6 +9,7 @@ from duly.flows import Flow
 from duly.jobs import JobState
 from duly.principals import Principal
 from duly.resources import ScheduleCollection
+from duly.retries import RetryPolicy
 from duly.schedules import Policies
 from duly.scopes import SYSTEM, Scope, dispatch_id, user, workspace
 from tests.integration.http.conftest import Serve
@@ -16,6 +17,7 @@ from tests.integration.http.site import BEARER, Reply, Site
 
 AT = "2026-05-04T09:00:00+00:00"
 ALLOW = Policies(overlap="allow")
+NAMES = ("declared", "explicit")
 
 
 def mail() -> Flow:
@@ -54,6 +56,25 @@ def test_a_dispatch_makes_one_job_and_says_which(site: Site) -> None:
         "requestId": job.id,
     }
     assert (job.action, job.input, job.state) == ("mail.send", '{"to":"ada"}', JobState.QUEUED)
+
+
+@pytest.mark.parametrize("hand_over", ["http", "external"])
+def test_a_dispatched_job_runs_as_its_action_declares(serve: Serve, hand_over: str) -> None:
+    flow, own = mail(), Policies(delivery="at_least_once", overlap="allow")
+
+    @flow.action(queue="slow", delivery="at_most_once", timeout_s=7, retry=RetryPolicy(attempts=9))
+    async def charge() -> None: ...
+
+    site = serve(flow)
+    options = {"action": "charge", "input": None, "hand_over": hand_over}
+    store(site, user("u_1"), "declared", **options)
+    store(site, user("u_1"), "explicit", **options, policies=own)
+    replies = [site.dispatch(f"u_1/{name}", {"nominalFireTime": AT}) for name in NAMES]
+    jobs = {job.id: job for job in site.jobs()}
+    declared, explicit = (jobs[reply.body["requestId"]] for reply in replies)
+    assert (declared.queue, declared.timeout_ms, declared.retry.attempts) == ("slow", 7_000, 9)
+    assert (declared.delivery, declared.max_attempts) == ("at_most_once", 1)
+    assert (explicit.delivery, explicit.max_attempts) == ("at_least_once", 9)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
@@ -238,7 +259,8 @@ def test_a_key_reaches_no_further_than_its_schedule(serve: Serve) -> None:
     again = [site.dispatch(f"{who}/{name}", day).body["status"] for who, name in every]
     assert (first, again) == ([202] * 3, ["duplicate"] * 3)
     jobs = site.jobs()
-    assert [(job.scope, job.workspace) for job in jobs] == [
+    # Ids made in one millisecond sort by chance.
+    assert sorted((job.scope, job.workspace) for job in jobs) == [
         (f"user:{who}", "acme") for who, _ in every
     ]
     assert all("2026-10-05" in str(job.metadata) for job in jobs)
@@ -281,7 +303,7 @@ def test_the_action_runs_as_the_owner_and_never_as_the_gateway(serve: Serve) -> 
     store(site, workspace("acme"), "digest")
     for raw in ("u_7/digest", "workspace:acme/digest"):
         assert site.dispatch(raw).status == 202
-    assert [(job.scope, job.workspace) for job in site.jobs()] == [
+    assert sorted((job.scope, job.workspace) for job in site.jobs()) == [
         ("user:u_7", "user:u_7"),
         ("workspace:acme", "acme"),
     ]
@@ -313,3 +335,15 @@ def test_an_authorize_that_raises_lets_nobody_through(serve: Serve) -> None:
     assert (reply.status, reply.error) == (500, "dispatch_failed")
     assert "away" not in str(reply.body)
     assert site.jobs() == []
+
+
+@pytest.mark.parametrize("hand_over", ["external", "http", "jobs"])
+def test_used_up_schedules_are_not_found(serve: Serve, hand_over: str) -> None:
+    site = serve(mail())
+    store(site, user("u_1"), "twice", hand_over=hand_over, max_runs=2)
+    bodies = [{"nominalFireTime": AT}, {}, {}, {"nominalFireTime": "2026-05-05T09:00:00+00:00"}]
+    replies = [site.dispatch("u_1/twice", body) for body in bodies]
+    assert [reply.status for reply in replies] == [202, 202, 404, 404]
+    assert [reply.body for reply in replies[2:]] == [{"error": "schedule_not_found"}] * 2
+    assert site.dispatch("u_1/twice", bodies[0]).body["status"] == "duplicate"
+    assert len(site.jobs()) == 2

@@ -16,6 +16,7 @@ from duly.dispatch.lambda_handler import LambdaTick
 from duly.dispatch.options import ParseId
 from duly.dispatch.tick import Tick, TickPlace, TickReport
 from duly.dispatch_store import Dispatching
+from duly.dispatching import MAX_TRIES
 from duly.errors import BackendUnavailable, InvalidInput
 from duly.flows import Flow
 from duly.ledger import Occurrence, OccurrenceState
@@ -142,11 +143,22 @@ def test_a_passing_failure_is_posted_again_with_the_same_time(status: int) -> No
 def test_at_most_once_is_never_posted_again() -> None:
     due = Due("digest", delivery="at_most_once")
     with endpoint(lambda _: (500, b"")) as there:
-        due.tick(there.port)
+        assert due.tick(there.port) == TickReport(posted=1, failed=1)
         due.clock.advance(hours=1)
         assert due.tick(there.port) == TickReport()
     assert len(there.requests) == 1
     assert due.row("digest").state is State.FAILED
+
+
+def test_the_last_post_that_is_made_counts_as_failed() -> None:
+    due, reports = Due("digest"), list[TickReport]()
+    with endpoint(lambda _: (500, b"")) as there:
+        for _ in range(MAX_TRIES):
+            reports.append(due.tick(there.port))
+            due.clock.advance(hours=1)
+    assert due.row("digest").state is State.FAILED
+    assert reports[:-1] == [TickReport(posted=1, again=1)] * (MAX_TRIES - 1)
+    assert reports[-1] == TickReport(posted=1, failed=1)
 
 
 def test_a_final_answer_is_not_posted_again() -> None:

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from duly.errors import InvalidInput
 from duly.flows import Flow
 from duly.resources import ResourceCollection
 from duly.scopes import Scope, user, workspace
-from duly.webhooks import Routed, Verify, attribute_of
+from duly.webhooks import Routed, Verify, attribute_of, body_path, unsigned_header
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import Reply, Site
 
@@ -46,7 +47,7 @@ def posts(verify: Verify = SHA1, **options: Any) -> Flow:
     flow = Flow("posts")
     said: dict[str, Any] = {
         "route": BY_PROJECT,
-        "delivery_id": "X-Delivery",
+        "delivery_id": unsigned_header("X-Delivery"),
         "input": deployed_of,
     } | options
 
@@ -89,7 +90,7 @@ def test_one_endpoint_serves_all_owners(serve: Serve) -> None:
     add(site, workspace("acme"), "two", "prj_2")
     first = deliver(site, EVENT)
     second = deliver(site, EVENT | {"project": "prj_2"}, "d2")
-    jobs = site.jobs()
+    jobs = sorted(site.jobs(), key=lambda job: job.scope)  # ids of one millisecond sort by chance
     assert (first.status, first.body) == (202, {"status": "accepted", "requestIds": [jobs[0].id]})
     assert second.status == 202
     assert [(job.action, job.scope, job.workspace, job.input) for job in jobs] == [
@@ -162,6 +163,120 @@ def test_a_delivery_is_taken_once(serve: Serve) -> None:
     assert len(site.jobs()) == 2
 
 
+def test_a_captured_delivery_cannot_be_repeated_under_another_id(serve: Serve) -> None:
+    by_digest, by_body = serve(posts(delivery_id=None)), serve(posts(delivery_id=body_path("id")))
+    for site in (by_digest, by_body):
+        add(site, user("ada"), "one", "prj_1")
+        for delivery in ("d1", "d2", None):
+            deliver(site, EVENT | {"id": "evt_1"}, delivery)
+        assert len(site.jobs()) == 1
+        assert deliver(site, EVENT | {"id": "evt_2"}, "d1").status == 202
+        assert len(site.jobs()) == 2
+    # The sender's own id tells its repetition, even with other bytes around it.
+    body = EVENT | {"id": "evt_1", "attempt": 2}
+    assert deliver(by_body, body).body["status"] == "duplicate"
+    assert deliver(by_digest, body).body["status"] == "accepted"
+
+
+def test_an_unsigned_header_tells_deliveries_apart_only_by_declaration(serve: Serve) -> None:
+    site = serve(posts(delivery_id=unsigned_header("X-Delivery")))
+    add(site, user("ada"), "one", "prj_1")
+    statuses = [deliver(site, EVENT, delivery).status for delivery in ("d1", "d1", "d2")]
+    assert statuses == [202, 200, 202]
+
+
+def test_the_digest_covers_the_signed_headers_too(serve: Serve) -> None:
+    """Two events with equal bodies differ by their signed time; a repetition differs by nothing."""
+
+    def verify(headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
+        signed = headers.get("x-time", "").encode() + b"." + body
+        expected = hmac.new(SECRET.encode(), signed, "sha256").hexdigest()
+        return hmac.compare_digest(headers.get("x-signature", ""), expected)
+
+    verify.signed_headers = ("x-time",)  # type: ignore[attr-defined]
+    site = serve(posts(verify, delivery_id=None))
+    add(site, user("ada"), "one", "prj_1")
+    body = json.dumps(EVENT).encode()
+    path = "/api/flows/posts/webhooks/deployments"
+    statuses = []
+    for time in ("1", "1", "2"):
+        signature = hmac.new(SECRET.encode(), time.encode() + b"." + body, "sha256").hexdigest()
+        headers = {"x-time": time, "x-signature": signature}
+        statuses.append(site.ask("POST", path, body, headers).status)
+    assert statuses == [202, 200, 202]
+
+
+VERCEL = {
+    "id": "uok_8fNqZcVvT3mXwB1s",
+    "type": "deployment.succeeded",
+    "createdAt": 1_700_000_000_000,
+    "region": None,
+    "payload": {
+        "team": {"id": "team_1"},
+        "user": {"id": "usr_1"},
+        "alias": [],
+        "target": "production",
+        "links": {"deployment": "https://vercel.com/t/sloth/1", "project": "https://vercel.com/t"},
+        "deployment": {
+            "id": "dpl_1",
+            "name": "sloth",
+            "url": "sloth-8fnqz.vercel.app",
+            "meta": {"githubCommitRef": "main"},
+        },
+        "project": {"id": "prj_1"},
+        "plan": "pro",
+        "regions": ["fra1"],
+    },
+}
+
+
+def vercel_of(routed: Routed) -> Deployed:
+    return Deployed(routed.name, routed.body["payload"]["deployment"]["url"])
+
+
+def test_a_vercel_deployment_as_vercel_sends_it(serve: Serve) -> None:
+    route = attribute_of("products", "project_id", value=body_path("payload.project.id"))
+    site = serve(posts(route=route, delivery_id=body_path("id"), input=vercel_of))
+    add(site, user("ada"), "one", "prj_1")
+    first, again = deliver(site, VERCEL, None), deliver(site, VERCEL, None)
+    assert (first.status, again.status) == (202, 200)
+    assert [json.loads(job.input) for job in site.jobs()] == [
+        {"product": "one", "url": "sloth-8fnqz.vercel.app"}
+    ]
+    other = deliver(site, VERCEL | {"id": "uok_2", "payload": {"team": {"id": "team_1"}}}, None)
+    assert (other.status, other.body["status"]) == (202, "ignored")
+
+
+@pytest.mark.parametrize("odd", [None, "", True, 1.5, {}, ["x"]])
+def test_a_body_without_the_id_it_must_have_is_refused(serve: Serve, odd: object) -> None:
+    site = serve(posts(delivery_id=body_path("meta.id")))
+    add(site, user("ada"), "one", "prj_1")
+    reply = deliver(site, EVENT | {"meta": {"id": odd}})
+    assert (reply.status, reply.error) == (400, "invalid_body")
+    assert "meta.id" in reply.body["message"]
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\n", "é", "d" * 2_000, 7])
+def test_any_text_may_be_an_id(serve: Serve, odd: object) -> None:
+    site = serve(posts(delivery_id=body_path("id")))
+    add(site, user("ada"), "one", "prj_1")
+    assert [deliver(site, EVENT | {"id": odd}).status for _ in range(2)] == [202, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("a", {"b": [{"c": 1}, 2]}),
+        ("a.b.0.c", 1),
+        ("a.b.1", 2),
+        *((path, None) for path in ("x", "a.x", "a.b.2", "a.b.-1", "a.b.x", "a.b.1.c", "a.b.²")),
+    ],
+)
+def test_a_path_finds_its_place_or_nothing(path: str, found: object) -> None:
+    assert body_path(path)({"a": {"b": [{"c": 1}, 2]}}) == found
+    assert body_path(path)([]) is None
+
+
 def test_two_products_of_one_project_are_ambiguous_or_both(serve: Serve) -> None:
     unique, fanned = serve(posts()), serve(posts(fan_out=True))
     for site in (unique, fanned):
@@ -219,7 +334,7 @@ def test_bad_deliveries_are_refused(serve: Serve) -> None:
 def test_without_an_input_function_the_body_is_the_input(serve: Serve) -> None:
     flow = Flow("posts")
 
-    @flow.webhook("deployments", verify=SHA1, route=BY_PROJECT, delivery_id="x-delivery")
+    @flow.webhook("deployments", verify=SHA1, route=BY_PROJECT)
     async def announce(what: dict[str, str]) -> None: ...
 
     site = serve(flow)
@@ -237,8 +352,9 @@ def test_hmac_sha256_with_a_prefix_and_two_secrets() -> None:
     assert verify({}, b"{}", 0) is False
 
 
-def test_standard_webhooks_within_its_window(serve: Serve) -> None:
-    site = serve(posts(standard_webhooks(secret=KEY), delivery_id="webhook-id"))
+@pytest.mark.parametrize("delivery_id", [None, "webhook-id"])
+def test_standard_webhooks_within_its_window(serve: Serve, delivery_id: str | None) -> None:
+    site = serve(posts(standard_webhooks(secret=KEY), delivery_id=delivery_id))
     add(site, user("ada"), "one", "prj_1")
     body = json.dumps(EVENT).encode()
     now_s = site.clock.now_ms() // 1000
@@ -255,8 +371,13 @@ def test_declarations_that_cannot_work_are_refused() -> None:
         hmac_sha1(header="x", secret=[])
     with pytest.raises(InvalidInput, match="whsec_"):
         standard_webhooks(secret=GUESSED)
-    with pytest.raises(InvalidInput, match="delivery_id"):
-        posts(delivery_id="two words")
+    with pytest.raises(InvalidInput, match="unsigned_header"):
+        posts(delivery_id="x-delivery")
+    with pytest.raises(InvalidInput, match="HTTP header"):
+        unsigned_header("two words")
+    for path in ("", "a..b", ".a", "a." * 40):
+        with pytest.raises(InvalidInput, match="body path"):
+            body_path(path)
     flow = posts()
     with pytest.raises(InvalidInput, match="already"):
         flow.webhook("deployments", verify=SHA1, route=BY_PROJECT)

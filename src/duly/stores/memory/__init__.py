@@ -30,6 +30,8 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
+from duly.stores.arguments import checked
+from duly.stores.checks import check_backfill, check_writes
 from duly.stores.memory import (
     documents,
     extras,
@@ -49,6 +51,7 @@ from duly.triggers.instants import to_ms
 __all__ = ["MemoryStore"]
 
 
+@checked
 class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
@@ -118,6 +121,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
         """Store definitions with their index rows and events, in one transaction."""
+        check_writes(writes)
         with self._transaction() as (tables, now_ms):
             step = self._step(tables, now_ms)
             return [schedules.put(step, write) for write in writes]
@@ -183,7 +187,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     async def backfill(self, request: Backfill) -> BackfillReport | None:
         """Plan past times that are withdrawn, missed, skipped, quarantined or not in the ledger."""
         with self._transaction() as (tables, now_ms):
-            extras.check_backfill(request, now_ms)
+            check_backfill(request, now_ms)
             schedule = schedules.find(tables, request.schedule_id)
             if schedule is None:
                 return None

@@ -20,20 +20,25 @@ from duly.dispatching import (
     decide_lapse,
     not_found_error,
 )
+from duly.jobs import Delivery
 from duly.ledger import Occurrence, OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Advance, IndexRow
-from duly.planning import Plan, PlannedOccurrence, plan_many, policies_of
-from duly.schedules import ScheduleId
+from duly.plan_store import PlanSettings
+from duly.planning import Plan, PlannedOccurrence, plan_many, policies_or_usual
+from duly.runs import settle
+from duly.schedules import ScheduleId, action_in
 from duly.stores.checks import check_answers, check_dispatch_claim
 from duly.stores.memory import ledger
 from duly.stores.memory.hand_over import free_ones
 from duly.stores.memory.index import in_order, move_row
-from duly.stores.memory.tables import Post, Tables, row_key
+from duly.stores.memory.tables import Post, Tables, document_key, row_key
 
 _S = OccurrenceState
 
 
-def claim(tables: Tables, now_ms: int, asked: DispatchClaim) -> list[Dispatching]:
+def claim(
+    tables: Tables, now_ms: int, asked: DispatchClaim, settings: PlanSettings
+) -> list[Dispatching]:
     """Take dispatches whose time has come, then due rows."""
     check_dispatch_claim(asked)
     standing = [
@@ -50,7 +55,7 @@ def claim(tables: Tables, now_ms: int, asked: DispatchClaim) -> list[Dispatching
         if not lapsed and not rows:
             break
         for row, planned in zip(rows, plan_many(rows, now_ms, now_ms), strict=True):
-            _plan_row(tables, now_ms, row, planned)
+            _plan_row(tables, now_ms, row, planned, settings)
         for key in lapsed:
             if _post(tables, now_ms, key, asked, len(taken)):
                 taken.append(_dispatching(tables, key))
@@ -79,9 +84,11 @@ def _due(tables: Tables, now_ms: int, asked: DispatchClaim) -> list[IndexRow]:
     ]
 
 
-def _plan_row(tables: Tables, now_ms: int, row: IndexRow, planned: Plan) -> None:
+def _plan_row(
+    tables: Tables, now_ms: int, row: IndexRow, planned: Plan, settings: PlanSettings
+) -> None:
     """Write what the ledger does not have, and let the row go on."""
-    put_free(tables, row, planned.occurrences)
+    planned = settle(row, planned, put_free(tables, row, planned.occurrences, settings))
     move = Advance(
         row.schedule_id,
         planned.next_nominal_ms,
@@ -93,22 +100,43 @@ def _plan_row(tables: Tables, now_ms: int, row: IndexRow, planned: Plan) -> None
     move_row(tables, row, move, now_ms)
 
 
-def plan_dispatches(tables: Tables, now_ms: int, row: IndexRow) -> None:
+def plan_dispatches(tables: Tables, now_ms: int, row: IndexRow, settings: PlanSettings) -> None:
     """Plan a due row for the writer of its schedule."""
     (planned,) = plan_many([row], now_ms, now_ms)
-    _plan_row(tables, now_ms, row, planned)
+    _plan_row(tables, now_ms, row, planned, settings)
 
 
-def put_free(tables: Tables, row: IndexRow, occurrences: Sequence[PlannedOccurrence]) -> None:
-    """Write what the ledger does not have: dispatches that nobody holds, and what is missed."""
+def put_free(
+    tables: Tables,
+    row: IndexRow,
+    occurrences: Sequence[PlannedOccurrence],
+    settings: PlanSettings,
+) -> int:
+    """Write what the ledger does not have: dispatches that nobody holds, and what is missed.
+
+    Gives how many dispatches there are.
+    """
+    posts = 0
     for each in free_ones(tables, row.trigger, occurrences):
         key = (each.schedule_id, each.nominal_ms)
         if each.state is _S.PLANNED:
-            delivery = policies_of(row.policies).delivery
+            delivery = _delivery_of(tables, row, settings)
             # Nobody has posted it: whoever claims from its run time on may.
             tables.posts[key] = Post(None, 0, 0, delivery, each.run_at_ms)
+            posts += 1
             each = each._replace(state=_S.DISPATCHING)  # noqa: PLW2901
         ledger.put(tables, _occurrence(row, each))
+    return posts
+
+
+def _delivery_of(tables: Tables, row: IndexRow, settings: PlanSettings) -> Delivery:
+    """Return how an occurrence is posted; a row without a stored body has no known action."""
+    key = document_key(row_key(row))
+    stored = tables.documents.get(key)
+    is_own = stored is not None and stored.document.id == row.schedule_id
+    action = f"{row.flow}.{action_in(stored.document.body if stored and is_own else None)}"
+    # A row whose policies cannot be read is quarantined and posts nothing.
+    return settings.options(action, policies_or_usual(row.policies)).delivery
 
 
 def _occurrence(row: IndexRow, planned: PlannedOccurrence) -> Occurrence:

@@ -8,14 +8,12 @@ from itertools import groupby
 
 from msgspec.structs import replace as changed
 
-from duly.errors import InvalidInput
 from duly.jobs import JobId, NewJob, check_text
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
-from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
+from duly.plan_store import BACKFILL, RUN_NOW, Backfill, BackfillReport
 from duly.planning import PlannedOccurrence
 from duly.schedules import Schedule, ScheduleId
-from duly.stores.checks import check_limit
 from duly.stores.memory import ledger
 from duly.stores.memory.hand_over import Step, hand_over, new_job, source_of
 from duly.stores.memory.tables import LedgerEntry
@@ -52,20 +50,6 @@ def _is_nobodys(step: Step, schedule: Schedule, at_ms: int) -> bool:
 def check_request(request_id: str) -> None:
     """Refuse what could not tell one request from another."""
     check_text("request_id", request_id)
-
-
-def check_backfill(request: Backfill, now_ms: int) -> None:
-    """Refuse a range that is none, or whose times may have run or are still to come."""
-    check_limit(request.limit, MAX_PLAN)
-    if request.from_ms >= request.to_ms:
-        raise InvalidInput(f"from_ms {request.from_ms} is not before to_ms {request.to_ms}")
-    if request.from_ms < now_ms - LEDGER_MS:
-        raise InvalidInput(
-            f"from_ms is {request.from_ms}; the ledger goes back to {now_ms - LEDGER_MS}, and what "
-            "lies before may have run"
-        )
-    if request.to_ms > now_ms + 1:
-        raise InvalidInput(f"to_ms is {request.to_ms}; it must not lie after now, {now_ms}")
 
 
 @dataclass(slots=True)

@@ -13,19 +13,22 @@ from duly.glass_store import (
     MINUTE_MS,
     OLDEST,
     AuditEntry,
+    Backlog,
     EndCount,
     Glance,
     IndexStretch,
     JobPage,
+    PlannedFire,
     QueueCount,
     Upcoming,
     WorkspaceCount,
 )
 from duly.job_store import JobFilter
-from duly.jobs import Job, JobId, JobState
+from duly.jobs import ALL_QUEUES, Job, JobId, JobState
+from duly.schedules import ScheduleId, is_indexed
 from duly.stores.checks import check_audit, check_limit
 from duly.stores.memory import job_rows
-from duly.stores.memory.index import in_order
+from duly.stores.memory.index import due_by_hand_over, in_order
 from duly.stores.memory.read_verbs import ReadVerbs
 from duly.stores.memory.tables import StoredJob, Tables
 
@@ -63,6 +66,12 @@ class GlassVerbs(ReadVerbs):
         check_limit(limit)
         with self._transaction() as (tables, _):
             return _queues(tables, most)[:limit]
+
+    async def count_backlog(self, most: int = 10_000) -> Backlog:
+        """Count queued jobs; all are at hand, so every one is counted."""
+        check_limit(most, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            return Backlog(len(_in_line(tables)), is_estimate=False)
 
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
@@ -106,29 +115,56 @@ class GlassVerbs(ReadVerbs):
         """Look at the next documents behind an id: which of them lack their row."""
         check_limit(limit, MAX_COUNT)
         with self._transaction() as (tables, _):
-            later = sorted((each.id, each.state) for each in tables.schedules() if each.id > after)
+            later = sorted(
+                (each.id, each.state, each.definition.hand_over)
+                for each in tables.schedules()
+                if each.id > after
+            )
             indexed = {row.schedule_id for row in in_order(tables)}
         seen = later[:limit]
-        active = [name for name, state in seen if state == "active"]
+        active = [name for name, state, by in seen if state == "active" and by != "external"]
+        external = sum(state == "active" and by == "external" for _, state, by in seen)
         missing = len(set(active) - indexed)
-        return IndexStretch(len(active), missing, seen[-1][0] if len(seen) == limit else None)
+        last_id = seen[-1][0] if len(seen) == limit else None
+        return IndexStretch(len(active), missing, last_id, external)
+
+    async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
+        """The first planned run of each schedule, earliest first."""
+        check_limit(limit)
+        check_limit(look, MAX_COUNT)
+        with self._transaction() as (tables, _):
+            jobs = [stored.job for stored in tables.jobs.values()]
+        first: dict[ScheduleId, int] = {}
+        for job in sorted(jobs, key=lambda job: job.run_at_ms):
+            if job.state is JobState.SCHEDULED and job.schedule_id is not None:
+                first.setdefault(ScheduleId(job.schedule_id), job.run_at_ms)
+        found = sorted(first.items(), key=lambda each: (each[1], each[0]))
+        return [PlannedFire(*each) for each in found[:limit]]
 
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, and those due for longest."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, now_ms):
             rows = in_order(tables)
-            has_active = any(each.state == "active" for each in tables.schedules())
+            has_active = any(
+                each.state == "active" and is_indexed(each.definition)
+                for each in tables.schedules()
+            )
             quarantined = len(tables.errors)
-        due = [row for row in rows if row.run_at_ms <= now_ms]
+        due = [row for row in rows if row.run_at_ms <= now_ms][:most]
+        waiting = due_by_hand_over(due)
         return Glance(
             now_ms,
             bool(rows) or has_active,
             bool(rows),
-            min(len(due), most),
+            sum(each.rows for each in waiting.values()),
             min(quarantined, most),
-            due[:OLDEST],
+            [row for row in due[:OLDEST] if row.hand_over in waiting],
+            waiting,
         )
+
+    async def check_writable(self) -> None:
+        """Nothing to do: memory is always writable."""
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what."""
@@ -162,7 +198,9 @@ def _queues(tables: Tables, most: int) -> list[QueueCount]:
         return min(sum(found.values()), most)
 
     shown = (JobState.QUEUED, *_LATER, JobState.PROCESSING, JobState.DEAD)
-    names = {job.queue for job in jobs if job.state in shown} | tables.queues.keys()
+    names = {job.queue for job in jobs if job.state in shown} | (
+        tables.queues.keys() - {ALL_QUEUES}
+    )
     return [
         QueueCount(
             name,
@@ -177,11 +215,11 @@ def _queues(tables: Tables, most: int) -> list[QueueCount]:
 
 
 def _in_line(tables: Tables) -> list[Job]:
-    """Queued jobs by their places, careful ones last."""
+    """Return queued jobs by their places."""
     waiting = [each for each in tables.jobs.values() if each.job.state is JobState.QUEUED]
 
-    def place(each: StoredJob) -> tuple[bool, int, str]:
-        return each.job.is_careful, each.place, each.job.id
+    def place(each: StoredJob) -> tuple[int, str]:
+        return each.place, each.job.id
 
     return [each.job for each in sorted(waiting, key=place)]
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from duly.clock import Clock
 from duly.ids import new_ids
-from duly.jobs import DEFAULT_RETRY, JobId, NewJob, Turn
+from duly.jobs import JobId, NewJob, Turn
 from duly.ledger import Occurrence, OccurrenceState
 from duly.occurrences import policies_text
-from duly.plan_store import BACKFILL, ActionDefaults, PlanSettings
+from duly.plan_store import BACKFILL, PlanSettings
 from duly.planning import PlannedOccurrence, policies_of
 from duly.schedules import Definition, Policies, Schedule, ScheduleId
 from duly.scopes import Scope, workspace_of
@@ -82,23 +82,22 @@ def free_ones(
 def new_job(
     step: Step, source: Source, occurrence: PlannedOccurrence, job_id: JobId | None = None
 ) -> NewJob:
-    """The job of an occurrence; where the schedule says nothing of its own, the action does."""
+    """Return the job of an occurrence."""
     policies = policies_of(source.policies)
     definition = source.definition
     action = f"{source.flow}.{definition.action}"
-    usual = step.settings.actions.get(action, ActionDefaults())
-    has_own_timeout = policies.timeout_ms != Policies().timeout_ms
+    options = step.settings.options(action, policies)
     return NewJob(
         id=JobId(next(step.ids)) if job_id is None else job_id,
         action=action,
         input=msgspec.json.encode(definition.input).decode(),
-        queue=usual.queue,
+        queue=options.queue,
         workspace=definition.workspace or workspace_of(Scope.parse(source.scope)),
         scope=source.scope,
         priority=policies.priority,
-        retry=usual.retry if policies.retry == DEFAULT_RETRY else policies.retry,
-        timeout_ms=policies.timeout_ms if has_own_timeout else usual.timeout_ms,
-        delivery=policies.delivery,
+        retry=options.retry,
+        timeout_ms=options.timeout_ms,
+        delivery=options.delivery,
         run_at_ms=occurrence.run_at_ms,
         schedule_id=source.schedule_id,
         nominal_ms=occurrence.nominal_ms,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from duly.errors import Conflict
+from duly.glass_store import DueRows
 from duly.occurrences import TRIGGER_VERSION, Advance, Claimed, IndexRow, advance, claimed_from
+from duly.schedules import HandOver
 from duly.store import Quarantined
-from duly.stores.checks import check_claim, check_limit
+from duly.stores.checks import check_claim, check_limit, id_taken
 from duly.stores.memory import ledger
 from duly.stores.memory.tables import Tables, row_key
 
@@ -16,13 +18,16 @@ def upsert(tables: Tables, row: IndexRow) -> None:
     """Store a row; with the same timing the hand is never set back."""
     key = row_key(row)
     earlier = tables.rows.get(key)
-    for other, stored in tables.rows.items():
-        if stored.schedule_id == row.schedule_id and other != key:
-            raise Conflict(f"schedule id {row.schedule_id!r} is the row of {other} already")
+    if tables.has_row_of(row.schedule_id, besides=key):
+        raise id_taken(row.schedule_id, f"index row {row.flow}/{row.scope}/{row.name}")
     if earlier is None:
         tables.put_row(replace(row, version=1))
         return
-    if key not in tables.errors and same_timing(earlier, row) and earlier.run_at_ms > row.run_at_ms:
+    if (
+        key not in tables.errors
+        and same_timing(earlier, row)
+        and earlier.nominal_ms > row.nominal_ms
+    ):
         row = replace(row, nominal_ms=earlier.nominal_ms, run_at_ms=earlier.run_at_ms)
     tables.put_row(replace(row, version=earlier.version + 1))
 
@@ -65,8 +70,19 @@ def in_order(tables: Tables) -> list[IndexRow]:
     return sorted(rows, key=lambda row: (row.run_at_ms, -row.priority))
 
 
+def due_by_hand_over(rows: Sequence[IndexRow]) -> dict[HandOver, DueRows]:
+    """Due rows, in order, that a planner or a tick is to take; those of callers are left out."""
+    times: dict[HandOver, list[int]] = {}
+    for row in rows:
+        if row.hand_over != "external":
+            times.setdefault(row.hand_over, []).append(row.run_at_ms)
+    return {name: DueRows(len(found), found[0]) for name, found in times.items()}
+
+
 def move_row(tables: Tables, row: IndexRow, move: Advance, now_ms: int) -> bool:
-    """Write where a row goes; whether it fired."""
+    """Write where a row goes, and charge the runs it used; whether it fired."""
+    if row.runs_left is not None and move.runs_left is not None:
+        tables.charge(row, row.runs_left - move.runs_left)
     if move.error is not None:
         tables.errors[row_key(row)] = move.error
         tables.end_schedule(row.schedule_id, "quarantined", now_ms, move.error)

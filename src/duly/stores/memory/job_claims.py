@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from duly.errors import InvalidInput
 from duly.events import Attempt
 from duly.job_store import (
     MAX_JOB_CLAIM,
@@ -18,7 +17,18 @@ from duly.job_store import (
     QueueSettings,
     Renewed,
 )
-from duly.jobs import Job, JobId, JobState, LeasedJob, Token, WorkerId, retry_text
+from duly.jobs import (
+    Job,
+    JobId,
+    JobState,
+    LeasedJob,
+    StartMode,
+    Token,
+    WorkerId,
+    retry_text,
+)
+from duly.queue_rules import QueueRules
+from duly.stores.checks import check_job_claim
 from duly.stores.memory import job_tokens
 from duly.stores.memory.job_moves import held, move, put
 from duly.stores.memory.job_sweeps import is_waiting, promote_due, release_expired
@@ -45,17 +55,12 @@ class Taking:
     now_ms: int
     request: ClaimRequest
     limit: int
-    careful_limit: int
     jobs: list[LeasedJob] = field(default_factory=list)
     holds: dict[JobId, tuple[Token, ...]] = field(default_factory=dict)
 
-    def room(self, job: Job) -> int:
-        """How many more jobs of its kind may be taken."""
-        return self.careful_limit if job.is_careful else self.limit
-
     def settings(self, queue: str) -> QueueSettings:
         """What is decided about a queue."""
-        return self.tables.queues.get(queue, QueueSettings(queue))
+        return QueueRules(self.tables.queues.values()).of(queue)
 
     def free_slot(self, queue: str) -> int | None:
         """A slot that a job may be claimed under; 0: none is needed; None: all are leased."""
@@ -73,14 +78,13 @@ class Taking:
             if job.state == JobState.QUEUED
             and job.queue == queue
             and (actions is None or job.action in actions)
-            and self.room(job) > 0
         )
 
 
 def claim(tables: Tables, now_ms: int, request: ClaimRequest) -> Claims:
     """Rescue, promote, then take."""
-    _check(request)
-    taking = Taking(tables, now_ms, request, request.limit, request.careful_limit)
+    check_job_claim(request)
+    taking = Taking(tables, now_ms, request, request.limit)
     queues = [each for each in dict.fromkeys(request.queues) if not taking.settings(each).is_paused]
     release_expired(tables, now_ms, MAX_SWEEP)
     promote_due(tables, now_ms, MAX_SWEEP, queues)
@@ -91,14 +95,6 @@ def claim(tables: Tables, now_ms: int, request: ClaimRequest) -> Claims:
             _take(taking, [job for _, _, job in taking.candidates(queue)])
     wake_at_ms = None if taking.jobs else _next_change_ms(tables, queues)
     return Claims(taking.jobs, taking.holds, wake_at_ms, now_ms)
-
-
-def _check(request: ClaimRequest) -> None:
-    if not request.queues:
-        raise InvalidInput("a claim needs a queue")
-    for limit in (request.limit, request.careful_limit):
-        if not 0 <= limit <= MAX_JOB_CLAIM:
-            raise InvalidInput(f"limit is {limit}; allowed: 0 to {MAX_JOB_CLAIM}")
 
 
 def _take_fairly(taking: Taking, queues: Sequence[str]) -> None:
@@ -133,21 +129,16 @@ def _pairs(taking: Taking, queue: str) -> list[Pair]:
     ]
 
 
-def _take(taking: Taking, jobs: Sequence[Job], most: int = MAX_JOB_CLAIM * 2) -> list[JobId]:
-    """Take jobs in order while there is room for their kind and a slot; gives their ids."""
+def _take(taking: Taking, jobs: Sequence[Job], most: int = MAX_JOB_CLAIM) -> list[JobId]:
+    """Take jobs in order while there is room and a slot; gives their ids."""
     taken: list[JobId] = []
     for job in jobs:
         slot = taking.free_slot(job.queue)
-        if slot is None or len(taken) == most:
+        if slot is None or len(taken) == most or taking.limit == 0:
             break
-        if taking.room(job) == 0:
-            continue
         if slot:
             taking.holds[job.id] = (_lease_slot(taking, job.queue, slot),)
-        if job.is_careful:
-            taking.careful_limit -= 1
-        else:
-            taking.limit -= 1
+        taking.limit -= 1
         taking.jobs.append(_start(taking.tables, taking.now_ms, taking.request, job))
         taken.append(job.id)
     return taken
@@ -169,7 +160,7 @@ def _start(tables: Tables, now_ms: int, request: ClaimRequest, job: Job) -> Leas
         [JobState.PROCESSING],
         actor=request.worker,
         fence=job.fence + 1,
-        attempts=job.attempts + job.is_careful,
+        unstarted=None if job.start_mode is StartMode.AHEAD else job.fence + 1,
         worker=request.worker,
         lease_until_ms=lease_until_ms,
     )
@@ -184,7 +175,7 @@ def _start(tables: Tables, now_ms: int, request: ClaimRequest, job: Job) -> Leas
         job.scope,
         job.attempts,
         job.max_attempts,
-        int(job.is_careful),
+        int(job.start_mode),
         job.fence,
         retry_text(job.retry),
         job.timeout_ms,
@@ -201,6 +192,20 @@ def _next_change_ms(tables: Tables, queues: Sequence[str]) -> int | None:
     due = [job.run_at_ms for job in jobs if is_waiting(job) and job.queue in queues]
     ends = [job.lease_until_ms for job in jobs if job.lease_until_ms is not None]
     return min(due + ends, default=None) if queues else None
+
+
+def start(tables: Tables, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
+    """Record that handlers are about to be called, and charge the attempts."""
+    found = Renewed([], [])
+    for job_id, fence in leases:
+        job = held(tables, job_id, fence)
+        if job is None or job.worker != worker:
+            found.lost.append(job_id)
+        elif job.cancel_asked:
+            found.cancel.append(job_id)
+        elif job.unstarted == fence:
+            put(tables, replace(job, unstarted=None, attempts=job.attempts + 1))
+    return found
 
 
 def renew(

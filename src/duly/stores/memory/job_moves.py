@@ -12,9 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.events import AttemptStatus, JobEvent
-from duly.job_store import JobRefused
+from duly.job_store import JobRefused, ProgressNote
 from duly.jobs import FINAL, Job, JobId, JobState, NewJob, may_go
-from duly.outcomes import Finish, check_finish
+from duly.outcomes import Finish, check_finish, mode_after
 from duly.stores.memory.ledger import follow_job
 from duly.stores.memory.tables import StoredJob, Tables
 
@@ -31,6 +31,7 @@ def move(
     actor: str | None = None,
     reason: str | None = None,
     ended_as: AttemptStatus | None = None,
+    took_ms: int | None = None,
     **changes: Any,
 ) -> Job:
     """Take a job along a path of states, one event each, and change some of its fields."""
@@ -38,7 +39,7 @@ def move(
     for state in path:
         assert may_go(moved.state, state), f"{moved.state} to {state} is not in the table"
         moved = replace(moved, state=state, events=moved.events + 1)
-        words = (actor, reason, ended_as)
+        words = (actor, reason, ended_as, took_ms)
         event = JobEvent(job.id, moved.events, now_ms, state, moved.fence, *words)
         tables.job_events[job.id] += (event,)
         follow_job(tables, now_ms, moved, state, ended_as)
@@ -104,12 +105,17 @@ def held(tables: Tables, job_id: JobId, fence: int) -> Job | None:
 
 
 def close_attempt(
-    tables: Tables, now_ms: int, job: Job, status: AttemptStatus, error: str | None
+    tables: Tables,
+    now_ms: int,
+    job: Job,
+    status: AttemptStatus,
+    error: str | None,
+    took_ms: int | None = None,
 ) -> None:
-    """Say how the current attempt of a job ended."""
+    """Record how the current attempt of a job ended."""
     *earlier, last = tables.attempts[job.id]
     assert last.number == job.fence
-    closed = last._replace(ended_at_ms=now_ms, status=status, error=error)
+    closed = last._replace(ended_at_ms=now_ms, status=status, error=error, took_ms=took_ms)
     tables.attempts[job.id] = (*earlier, closed)
 
 
@@ -134,9 +140,17 @@ def _path(finish: Finish) -> tuple[JobState, ...]:
 def _finish_one(tables: Tables, now_ms: int, job: Job, finish: Finish) -> None:
     if job.cancel_asked and finish.state in (JobState.RETRYING, JobState.QUEUED):
         finish = Finish(
-            job.id, job.fence, JobState.CANCELLED, "cancelled", finish.charge, error="cancelled"
+            job.id,
+            job.fence,
+            JobState.CANCELLED,
+            "cancelled",
+            finish.charge,
+            error="cancelled",
+            took_ms=finish.took_ms,
+            progress=finish.progress,
+            isolate=finish.isolate,
         )
-    close_attempt(tables, now_ms, job, finish.status, finish.error)
+    close_attempt(tables, now_ms, job, finish.status, finish.error, finish.took_ms)
     is_back = finish.state == JobState.QUEUED
     move(
         tables,
@@ -145,19 +159,26 @@ def _finish_one(tables: Tables, now_ms: int, job: Job, finish: Finish) -> None:
         _path(finish),
         reason=finish.error,
         ended_as=None if finish.status == finish.state else finish.status,
+        took_ms=finish.took_ms,
         attempts=job.attempts + finish.charge,
         run_at_ms=job.run_at_ms if finish.delay_ms is None else now_ms + finish.delay_ms,
         result=job.result if is_back else finish.result,
         error=job.error if is_back else finish.error,
+        progress=job.progress if finish.progress is None else finish.progress,
+        start_mode=mode_after(finish, job.start_mode),
     )
 
 
-def note_progress(tables: Tables, job_id: JobId, fence: int, progress: str) -> bool:
-    """Keep a text beside a running job."""
-    job = held(tables, job_id, fence)
-    if job is not None:
-        put(tables, replace(job, progress=progress))
-    return job is not None
+def note_progress(tables: Tables, notes: Sequence[ProgressNote]) -> list[JobId]:
+    """Keep texts beside running jobs; return the ids whose fence is void."""
+    void: list[JobId] = []
+    for job_id, fence, progress in notes:
+        job = held(tables, job_id, fence)
+        if job is None:
+            void.append(job_id)
+        else:
+            put(tables, replace(job, progress=progress))
+    return void
 
 
 def cancel(

@@ -6,18 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
-from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
-from duly.job_store import MAX_INSERT, Enqueued, JobCount, JobFilter, KeyTaken
+from duly.job_store import Enqueued, JobCount, JobFilter, KeyTaken
 from duly.jobs import Job, JobId, JobState, NewJob, place_of
-from duly.stores.checks import check_limit
+from duly.stores.checks import check_inserts, check_limit
 from duly.stores.memory.tables import StoredJob, StoredKey, Tables
 
 
 def insert(tables: Tables, now_ms: int, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
     """Store jobs with their first events; earlier ones count for later ones."""
-    if len(jobs) > MAX_INSERT:
-        raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
+    check_inserts(jobs)
     return [insert_one(tables, now_ms, job) for job in jobs]
 
 
@@ -66,13 +64,14 @@ def _first_form(new: NewJob, now_ms: int) -> Job:
         finished_at_ms=None,
         attempts=0,
         max_attempts=new.max_attempts,
-        is_careful=new.is_careful,
+        start_mode=new.start_mode,
         fence=0,
         events=1,
         retry=new.retry,
         timeout_ms=new.timeout_ms,
         worker=None,
         lease_until_ms=None,
+        unstarted=None,
         cancel_asked=False,
         key=new.key,
         schedule_id=new.schedule_id,

@@ -30,7 +30,8 @@ def release_expired(tables: Tables, now_ms: int, limit: int) -> int:
 
 
 def _lose(tables: Tables, now_ms: int, job: Job) -> None:
-    path = decide_loss(job)
+    loss = decide_loss(job)
+    path = loss.path
     close_attempt(tables, now_ms, job, "lost", LEASE_EXPIRED)
     move(
         tables,
@@ -39,7 +40,8 @@ def _lose(tables: Tables, now_ms: int, job: Job) -> None:
         path,
         reason=LEASE_EXPIRED,
         ended_as="lost",
-        is_careful=job.is_careful or path[-1] == JobState.QUEUED,
+        start_mode=loss.start_mode,
+        attempts=job.attempts + loss.charge,
         error=LEASE_EXPIRED if path[-1] == JobState.DEAD else job.error,
     )
 

@@ -19,16 +19,19 @@ from duly.job_store import (
     JobFilter,
     JobRefused,
     KeyTaken,
+    Line,
     Lock,
+    ProgressNote,
     QueueSettings,
     Renewed,
     Retention,
     Wake,
     WorkerInfo,
 )
-from duly.jobs import Job, JobId, NewJob, Token, WorkerId, check_text
+from duly.jobs import Job, JobId, NewJob, Token, WorkerId
 from duly.outcomes import Finish
 from duly.plan_store import PlanSettings
+from duly.stores.checks import check_queue_settings
 from duly.stores.memory import (
     job_claims,
     job_moves,
@@ -118,10 +121,15 @@ class JobVerbs:
         with self._transaction() as (tables, now_ms):
             job_tokens.release(tables, now_ms, worker, tokens)
 
-    async def note_progress(self, job_id: JobId, fence: int, progress: str) -> bool:
-        """Keep a JSON text beside a running job; False: the fence is void."""
+    async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
+        """Record that handlers are about to be called, and charge the attempts."""
         with self._transaction() as (tables, _):
-            return job_moves.note_progress(tables, job_id, fence, progress)
+            return job_claims.start(tables, worker, leases)
+
+    async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
+        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+        with self._transaction() as (tables, _):
+            return job_moves.note_progress(tables, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
@@ -193,7 +201,7 @@ class JobVerbs:
 
     async def set_queue(self, settings: QueueSettings) -> None:
         """Store what is decided about a queue."""
-        check_text("queue", settings.queue)
+        check_queue_settings(settings)
         with self._transaction() as (tables, _):
             tables.queues[settings.queue] = settings
 
@@ -211,6 +219,11 @@ class JobVerbs:
         """Workers by id."""
         with self._transaction() as (tables, _):
             return workers.page(tables, limit)
+
+    async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
+        """Count queued jobs by queue and action at the head of each line."""
+        with self._transaction() as (tables, now_ms):
+            return Line(now_ms, workers.count_line(tables, look, limit))
 
     async def remove_worker(self, worker: WorkerId) -> None:
         """Take a worker off the list; absent is fine."""

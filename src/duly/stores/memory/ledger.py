@@ -36,17 +36,6 @@ def entries(tables: Tables, schedule_id: ScheduleId) -> list[LedgerEntry]:
     return sorted(found, key=lambda entry: entry.occurrence.nominal_ms)
 
 
-def runs(tables: Tables, schedule_id: ScheduleId) -> int:
-    """How many runs of a schedule its ledger has, but those that somebody asked for."""
-    return sum(
-        each.occurrence.state not in FREE
-        and each.occurrence.state is not OccurrenceState.MISSED
-        and each.occurrence.reason != BACKFILL
-        and not is_extra(each)
-        for each in entries(tables, schedule_id)
-    )
-
-
 def is_extra(entry: LedgerEntry) -> bool:
     """Whether somebody asked for it: it says nothing about the schedule's own times."""
     return (entry.claim_id or "").startswith(f"{RUN_NOW}:")

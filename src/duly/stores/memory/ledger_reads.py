@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from duly.jobs import JobState
-from duly.ledger import Occurrence, OccurrenceState
+from duly.ledger import (
+    DECIDED,
+    LOST,
+    MIN_LOST,
+    PAUSED_OUTCOME,
+    RECENT_TIMES,
+    Occurrence,
+    OccurrenceState,
+    outcome_of,
+)
 from duly.ledger_store import (
     MAX_LATENESS,
     MAX_SUMMARY,
+    MISSES_LOOK,
+    MISSES_MS,
     Lateness,
     LedgerCount,
     LedgerSummary,
+    MissingSchedule,
+    OccurrenceCounts,
+    OutcomeCount,
 )
 from duly.plan_store import PAUSED, RUN_NOW
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_limit, check_window
+from duly.stores.ledger_misses import ROWS_LOOK, missing_of
 from duly.stores.memory.tables import Tables
 
 
@@ -48,6 +64,42 @@ def summary(tables: Tables, schedule_id: ScheduleId, from_ms: int, to_ms: int) -
         tuple(each for each in rows[::-1] if _crosses(each, from_ms, to_ms)),
         tuple(late[:MAX_LATENESS]),
     )
+
+
+def count_occurrences(tables: Tables) -> OccurrenceCounts:
+    """Count the times of the whole ledger by flow and outcome."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in tables.ledger.values():
+        row = entry.occurrence
+        counts[row.flow, outcome_of(row.state, row.reason)] += row.count
+    return OccurrenceCounts(
+        [OutcomeCount(*key, times) for key, times in sorted(counts.items()) if times]
+    )
+
+
+def find_missing(tables: Tables, now_ms: int, limit: int) -> list[MissingSchedule]:
+    """Return schedules with a next time that keep missing or skipping, by id."""
+    check_limit(limit)
+    rows = [entry.occurrence for entry in tables.ledger.values()]
+    lost = [each for each in rows if each.state in LOST and each.until_ms > now_ms - MISSES_MS]
+    newest = sorted(lost, key=lambda each: each.until_ms, reverse=True)[:MISSES_LOOK]
+    counted = Counter(each.schedule_id for each in newest if each.reason != PAUSED_OUTCOME)
+    often = [(-count, each) for each, count in counted.items() if count >= MIN_LOST]
+    indexed = {row.schedule_id for row in tables.rows.values()}
+    found = (
+        _missing(rows, schedule_id)
+        for schedule_id in sorted(each for _, each in sorted(often)[:limit])
+        if schedule_id in indexed
+    )
+    return [each for each in found if each is not None]
+
+
+def _missing(rows: Sequence[Occurrence], schedule_id: ScheduleId) -> MissingSchedule | None:
+    mine = [each for each in rows if each.schedule_id == schedule_id]
+    mine = sorted(mine, key=lambda each: each.nominal_ms, reverse=True)[:ROWS_LOOK]
+    decided = [each for each in mine if each.state in DECIDED and each.reason != PAUSED_OUTCOME]
+    states = [each.state for each in decided[:RECENT_TIMES]]
+    return missing_of(schedule_id, (mine[0].flow, mine[0].scope, mine[0].name), states)
 
 
 def recent_lateness(tables: Tables, limit: int) -> list[Lateness]:

@@ -23,7 +23,11 @@ def prune_ledger(
     for key in occurrences[:limit]:
         del tables.ledger[key]
     gone = set(events[:limit])
-    entries = [each.seq for each in tables.audit if each.at_ms < now_ms - retention.audit_ms]
+    entries = [
+        each.seq
+        for each in tables.audit
+        if retention.is_audit_over(each.action, each.at_ms, now_ms)
+    ]
     tables.audit = [each for each in tables.audit if each.seq not in entries[:limit]]
     tables.events = [event for place, event in enumerate(tables.events) if place not in gone]
     is_over = max(len(occurrences), len(events), len(entries)) <= limit
@@ -46,8 +50,6 @@ def _old_occurrences(tables: Tables, edge_ms: int) -> list[tuple[ScheduleId, int
         schedule, row = schedules.get(occurrence.schedule_id), rows.get(occurrence.schedule_id)
         if row is not None and row.nominal_ms < edge_ms:
             continue  # the planner could make what comes after it again
-        if schedule is not None and schedule.definition.max_runs is not None:
-            continue  # reconcile() counts its runs here
         if (schedule or row) and not _has_newer(tables, occurrence):
             continue  # reconcile() goes on after it
         found.append(key)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from duly.errors import InvalidInput
-from duly.job_store import DAY_MS, Lock
-from duly.jobs import check_text
-from duly.stores.checks import check_limit
+from duly.job_store import Lock
+from duly.stores.checks import check_limit, check_lock
 from duly.stores.memory.tables import StoredLock, Tables
 
 
 def acquire(tables: Tables, now_ms: int, name: str, owner: str, ttl_ms: int) -> Lock | None:
     """Take a lock that is free, run out or the owner's own."""
-    _check(name, owner, ttl_ms)
+    check_lock(name, owner, ttl_ms)
     held = tables.locks.get(name, StoredLock(None, 0, 0))
     if _has(held, owner, now_ms):
         return _hold(tables, name, owner, held.fence, now_ms + ttl_ms)
@@ -22,7 +20,7 @@ def acquire(tables: Tables, now_ms: int, name: str, owner: str, ttl_ms: int) -> 
 
 def extend(tables: Tables, now_ms: int, name: str, owner: str, ttl_ms: int) -> Lock | None:
     """Hold a lock for longer."""
-    _check(name, owner, ttl_ms)
+    check_lock(name, owner, ttl_ms)
     held = tables.locks.get(name)
     if held is None or not _has(held, owner, now_ms):
         return None
@@ -58,10 +56,3 @@ def _has(held: StoredLock, owner: str, now_ms: int) -> bool:
 def _hold(tables: Tables, name: str, owner: str, fence: int, until_ms: int) -> Lock:
     tables.locks[name] = StoredLock(owner, fence, until_ms)
     return Lock(name, owner, fence, until_ms)
-
-
-def _check(name: str, owner: str, ttl_ms: int) -> None:
-    check_text("name", name)
-    check_text("owner", owner)
-    if not 1 <= ttl_ms <= DAY_MS:
-        raise InvalidInput(f"ttl_ms is {ttl_ms}; allowed: 1 to {DAY_MS}")

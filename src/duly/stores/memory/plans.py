@@ -9,6 +9,7 @@ from duly.errors import InvalidInput
 from duly.occurrences import TRIGGER_VERSION, Advance, IndexRow
 from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest, PlanSettings
 from duly.planning import Plan, plan_many, quarantine
+from duly.runs import settle
 from duly.schedules import Definition
 from duly.stores.checks import SCHEDULES, check_plan
 from duly.stores.memory.hand_over import (
@@ -91,7 +92,7 @@ def _plan_row(step: Step, row: IndexRow, planned: Plan) -> None:
         planned, jobs = quarantine(row, str(error)), {}
         free = free_ones(step.tables, row.trigger, planned.occurrences)
     hand_over(step, source, free, jobs)
-    _move(step, row, planned)
+    _move(step, row, settle(row, planned, len(jobs)))
 
 
 def _move(step: Step, row: IndexRow, planned: Plan) -> None:

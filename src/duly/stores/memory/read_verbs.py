@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from duly.job_store import Lock
 from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
-from duly.ledger_store import Lateness, LedgerSummary
+from duly.ledger_store import Lateness, LedgerSummary, MissingSchedule, OccurrenceCounts
 from duly.occurrences import IndexRow
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
@@ -75,6 +75,16 @@ class ReadVerbs(JobVerbs):
         """Count what became of the times from one instant to before another."""
         with self._transaction() as (tables, _):
             return ledger_reads.summary(tables, schedule_id, from_ms, to_ms)
+
+    async def count_occurrences(self) -> OccurrenceCounts:
+        """Count the times of the whole ledger by flow and outcome."""
+        with self._transaction() as (tables, _):
+            return ledger_reads.count_occurrences(tables)
+
+    async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
+        """Return schedules with a next time that keep missing or skipping, by id."""
+        with self._transaction() as (tables, now_ms):
+            return ledger_reads.find_missing(tables, now_ms, limit)
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
         """How late schedules' jobs began, of the jobs that ended last, newest first."""

@@ -36,5 +36,6 @@ def _is_wanted(schedule: Schedule, which: ScheduleFilter) -> bool:
         which.flow in (None, schedule.flow)
         and which.scope in (None, str(schedule.scope))
         and which.state in (None, schedule.state)
+        and which.hand_over in (None, schedule.definition.hand_over)
         and schedule.name.startswith(which.name_prefix)
     )

@@ -15,6 +15,7 @@ from duly.job_store import QueueSettings, WorkerInfo
 from duly.jobs import Delivery, Job, JobId, WorkerId
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
+from duly.runs import known_runs
 from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
 from duly.scopes import Scope
 from duly.store import Document, ScheduleEvent, ScheduleKey
@@ -36,6 +37,8 @@ class Stored:
     entries: Entries = ()
     state: ScheduleState = "active"
     error: str | None = None
+    runs_had: int | None = None
+    """Of a schedule with a limit on its runs: how many were charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +140,33 @@ class Tables:
         self.errors.pop(key, None)
         self.not_found.pop(key, None)
 
+    def has_row_of(self, schedule_id: ScheduleId, *, besides: ScheduleKey) -> bool:
+        """Return whether a row of another key has this schedule id."""
+        return any(
+            row.schedule_id == schedule_id and key != besides for key, row in self.rows.items()
+        )
+
     def put_row(self, row: IndexRow) -> None:
         """Store a row that has a next time; what stood against the one before is forgotten."""
         self.rows[row_key(row)] = row
         self.errors.pop(row_key(row), None)
         self.not_found.pop(row_key(row), None)
+
+    def charge(self, row: IndexRow, runs: int) -> None:
+        """Count runs of a row on its schedule's document, if that has a limit."""
+        key = document_key(row_key(row))
+        stored = self.documents.get(key)
+        if runs and stored is not None and stored.document.id == row.schedule_id:
+            schedule = schedule_of(stored)
+            had = known_runs(schedule, row.runs_left)
+            self.count_runs(schedule, None if had is None else had + runs)
+
+    def count_runs(self, schedule: Schedule, runs_had: int | None) -> Schedule:
+        """Store how many runs a schedule has had; gives the schedule with that count."""
+        key = document_key(schedule_key(schedule))
+        if runs_had != schedule.runs_had:
+            self.documents[key] = replace(self.documents[key], runs_had=runs_had)
+        return replace(schedule, runs_had=runs_had)
 
     def schedules(self) -> list[Schedule]:
         """Every schedule, by key."""
@@ -194,4 +219,5 @@ def schedule_of(stored: Stored) -> Schedule:
         document.created_at_ms,
         document.updated_at_ms,
         stored.error,
+        stored.runs_had,
     )

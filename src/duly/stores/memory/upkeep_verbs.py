@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from duly.stores.memory import erasure, ledger_upkeep, zones
+from duly.ledger_store import MAX_CHANGES
+from duly.stores.checks import check_limit
+from duly.stores.memory import erasure, ledger_upkeep, schedule_upkeep, zones
 from duly.stores.memory.job_verbs import JobVerbs
-from duly.upkeep_store import MAX_ZONED, Erased, LedgerPruned, LedgerRetention, Recomputed
+from duly.upkeep_store import (
+    MAX_ZONED,
+    Erased,
+    LedgerPruned,
+    LedgerRetention,
+    Recomputed,
+    SchedulesPruned,
+)
 
 
 class UpkeepVerbs(JobVerbs):
@@ -21,6 +30,18 @@ class UpkeepVerbs(JobVerbs):
         """Remove occurrences and facts kept long enough."""
         with self._transaction() as (tables, now_ms):
             return ledger_upkeep.prune_ledger(tables, now_ms, retention, limit, cursor)
+
+    async def fold_counts(self, limit: int = 10_000) -> int:
+        """Add up what count_occurrences() reads: nothing here, where the ledger is counted."""
+        check_limit(limit, MAX_CHANGES)
+        return 0
+
+    async def prune_schedules(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> SchedulesPruned:
+        """Delete finished schedules kept long enough."""
+        with self._transaction() as (tables, now_ms):
+            return schedule_upkeep.prune_schedules(tables, now_ms, retention, limit, cursor)
 
     async def zone_rules(self) -> str | None:
         """The version of the zone rules that all next times are right by."""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from duly.jobs import JobState
 from duly.ledger import Occurrence, OccurrenceState
 from duly.plan_store import PAUSED
+from duly.runs import left_of
 from duly.schedules import Schedule, ScheduleId
 from duly.stores.memory import ledger
 from duly.stores.memory.job_moves import move
@@ -61,10 +62,9 @@ def still_had(withdrawn: list[Occurrence], trigger: Trigger) -> list[int]:
 
 def write_pause(tables: Tables, now_ms: int, schedule: Schedule) -> None:
     """Write down the times whose run time came between the pause of a schedule and now."""
-    most = schedule.definition.max_runs
     if schedule.definition.hand_over == "external":
         return  # its times are an outside scheduler's
-    if most is not None and ledger.runs(tables, schedule.id) >= most:
+    if left_of(schedule) == 0:
         return  # it had no times any more that a pause could have swallowed
     since_ms, changes = schedule.created_at_ms, list[Change]()
     for event in (each for each in tables.events if each.schedule_id == schedule.id):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.job_store import WorkerInfo
-from duly.jobs import WorkerId
+from duly.job_store import WaitingWork, WorkerInfo
+from duly.jobs import JobState, WorkerId
 from duly.stores.checks import check_limit
+from duly.stores.line_counts import LineCount, works_of
 from duly.stores.memory.tables import Tables
 
 
@@ -31,3 +32,17 @@ def remove_silent(tables: Tables, now_ms: int, silent_ms: int, limit: int) -> li
     for each in removed:
         del tables.workers[each]
     return removed
+
+
+def count_line(tables: Tables, look: int, limit: int) -> list[WaitingWork]:
+    """Count queued jobs by queue and action at the head of each line."""
+    check_limit(look)
+    check_limit(limit)
+    waiting = [each for each in tables.jobs.values() if each.job.state is JobState.QUEUED]
+    found: list[WaitingWork] = []
+    for queue in sorted({each.job.queue for each in waiting})[:limit]:
+        line = [each for each in waiting if each.job.queue == queue]
+        head = sorted(line, key=lambda each: (each.place, each.job.id))[:look]
+        counts = [LineCount(each.job.action, 1, each.job.run_at_ms) for each in head]
+        found += works_of(queue, counts, look)
+    return found

@@ -26,13 +26,14 @@ from duly.upkeep_store import (
 
 def prune_audit(db: Db, retention: LedgerRetention, limit: int, after: int) -> LedgerPruned:
     """Remove entries kept long enough, from the oldest on."""
-    edge_ms = db.now_ms() - retention.audit_ms
+    now_ms = db.now_ms()
     page = _page(db, after, limit)
-    old = [row.seq for row in page if row.at_ms < edge_ms]
+    aged = [row for row in page if row.at_ms < now_ms - retention.audit_ms]
+    old = [row.seq for row in aged if retention.is_audit_over(row.action, row.at_ms, now_ms)]
     table = db.tables.audit
     for chunk in chunks(old):
         db.connection.execute(delete(table).where(table.c.seq.in_(chunk)))
-    is_over = len(old) < limit
+    is_over = len(aged) < limit
     return LedgerPruned(0, 0, None if is_over else f"audit:{page[-1].seq}", audit=len(old))
 
 
@@ -59,7 +60,7 @@ def forget_in_audit(db: Db, owner: Owner, after: int, limit: int) -> tuple[int, 
 
 def _page(db: Db, after: int, limit: int) -> Sequence[Any]:
     return db.run(
-        "SELECT seq, at_ms, actor, target, detail FROM {p}audit "
+        "SELECT seq, at_ms, actor, action, target, detail FROM {p}audit "
         "WHERE seq > :after ORDER BY seq LIMIT :limit",
         after=after,
         limit=limit,

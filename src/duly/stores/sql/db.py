@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     CursorResult,
@@ -23,6 +25,7 @@ from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.schema import Tables
 
 _FEW = 500
+_TYPES: dict[type, type[BigInteger | Text]] = {int: BigInteger, str: Text}
 
 
 class LostRace(Exception):
@@ -40,6 +43,8 @@ class Db:
     """An injected clock's time; None: the database's clock."""
     is_foreign: bool = False
     """The connection is the caller's, on a driver that may be any."""
+    is_retry: bool = False
+    """An earlier run lost a race or was refused by a unique index."""
     planning: PlanSettings = field(default_factory=PlanSettings)
 
     def at(self, now_ms: int) -> Db:
@@ -60,8 +65,9 @@ class Db:
     def run(self, statement: str, **values: Any) -> CursorResult[Any]:
         """Run a statement of plain SQL.
 
-        In it `{p}` is the prefix of table names, `{now}` the deciding clock, `{lock}` and `{skip}`
-        lock the rows found or skip those that others hold, and `IN :name` takes a list of texts.
+        In it `{p}` is the prefix of table names, `{now}` the deciding clock, and `IN :name` takes
+        a list of texts. `{lock}`, `{skip}` and `{share}` lock the rows found: wait for those that
+        others hold, skip them, or share them.
 
         `{each_of_ids}` joins each id in `m.ids`, a JSON array, as `e.value`, and `{job_of_k}` the
         job `j` whose id is `k.id`, looked up by its key.
@@ -72,9 +78,12 @@ class Db:
         little of a table that is not analysed yet, it may read and sort all of it each time.
         """
         lists = tuple(name for name, value in values.items() if type(value) is list)
-        clause = _clause(statement, self.dialect, self.tables, lists, self.fixed_now_ms is None)
         if self.fixed_now_ms is not None and "{now}" in statement:
             values["now"] = self.fixed_now_ms
+        # Some drivers must be told the types: asyncpg takes an unknown one for a text.
+        typed = tuple((n, type(v)) for n, v in values.items()) if self.is_foreign else ()
+        own_clock = self.fixed_now_ms is None
+        clause = _clause(statement, self.dialect, self.tables, lists, own_clock, typed)
         return self.connection.execute(clause, values)
 
 
@@ -106,7 +115,12 @@ def columns(result: CursorResult[Any]) -> list[list[Any]]:
 
 @lru_cache(maxsize=1024)
 def _clause(
-    statement: str, dialect: Dialect, tables: Tables, lists: tuple[str, ...], own_clock: bool
+    statement: str,
+    dialect: Dialect,
+    tables: Tables,
+    lists: tuple[str, ...],
+    own_clock: bool,
+    typed: tuple[tuple[str, type], ...],
 ) -> TextClause:
     clock = "CAST(:now AS bigint)"
     if own_clock:
@@ -118,8 +132,14 @@ def _clause(
         .replace("{now}", clock)
         .replace("{lock}", dialect.lock)
         .replace("{skip}", dialect.skip_locked)
+        .replace("{share}", dialect.share_lock)
     )
     expanding: list[BindParameter[Any]] = [
         bindparam(name, type_=Text, expanding=True) for name in lists if f"IN :{name}" in filled
     ]
-    return text(filled).bindparams(*expanding)
+    plain = [
+        bindparam(name, type_=_TYPES[kind])
+        for name, kind in typed
+        if kind in _TYPES and re.search(rf":{name}\b", filled)
+    ]
+    return text(filled).bindparams(*expanding, *plain)

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from duly.job_store import Wake
+from duly.job_store import ProgressNote, Wake
 from duly.jobs import NewJob
 from duly.occurrences import Moves
 from duly.outcomes import Finish
@@ -22,6 +22,7 @@ from duly.stores.sql.schema import Tables
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
+    from duly.stores.sql.failures import Failure
     from duly.stores.sql.job_claims import Take
     from duly.stores.sql.ledger import Entry
 
@@ -41,6 +42,8 @@ class Dialect(Hashable, Protocol):
     """At the end of a SELECT: hold the rows until the transaction ends."""
     skip_locked: str
     """The same, leaving out rows that others hold."""
+    share_lock: str
+    """The same for rows that others may share, and change."""
     each_of_ids: str
     """A join of the ids in `m.ids`, a JSON array, as `e.value`."""
     job_of_k: str
@@ -50,6 +53,9 @@ class Dialect(Hashable, Protocol):
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine whose transactions take the locks the verbs rely on."""
+
+    def extend_deadline(self, connection: Connection, deadline_s: float | None) -> None:
+        """Let statements of this transaction take longer; None: without end."""
 
     def faults(self) -> list[str]:
         """Known faults of the database version in use, for the log and for operators."""
@@ -102,6 +108,12 @@ class Dialect(Hashable, Protocol):
     def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
         """Store ends that are alike; gives the leases that were void."""
 
+    def write_progress(self, db: Db, notes: Sequence[ProgressNote]) -> None:
+        """Write progress notes beside jobs that are locked."""
+
+    def estimate_line(self, db: Db) -> int:
+        """Return about how many jobs are queued, without reading a row for each."""
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """Pass hints to every listener when the transaction commits, where that is possible."""
 
@@ -112,6 +124,9 @@ class Dialect(Hashable, Protocol):
 
     def is_race(self, error: DBAPIError) -> bool:
         """The transaction lost a race and was rolled back: running it again is the remedy."""
+
+    def failure_of(self, error: DBAPIError) -> Failure:
+        """Return what kind of error the database reported, by its code."""
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
         """What is wrong with the place itself, and the remedy; None: it may pass by itself."""

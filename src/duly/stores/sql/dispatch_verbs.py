@@ -8,10 +8,8 @@ from duly.dispatch_store import (
     DispatchAnswer,
     DispatchClaim,
     Dispatching,
-    Duplicate,
     Fire,
-    Fired,
-    Overlapped,
+    FireAnswer,
 )
 from duly.stores.sql import dispatch_ends, dispatches, fires
 from duly.stores.sql.job_verbs import JobVerbs
@@ -28,6 +26,6 @@ class DispatchVerbs(JobVerbs):
         """Store how posts ended; gives how many stood under the claim."""
         return await self._run(dispatch_ends.end_dispatches, claim_id, answers)
 
-    async def fire(self, request: Fire) -> Fired | Duplicate | Overlapped:
+    async def fire(self, request: Fire) -> FireAnswer:
         """Move an occurrence to `fired` and make its job."""
         return await self._run(fires.fire, request)

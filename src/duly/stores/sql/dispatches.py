@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sqlalchemy import select
+
 from duly.dispatch_store import DispatchClaim, Dispatching
 from duly.dispatching import decide_lapse
+from duly.jobs import Delivery
 from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
-from duly.planning import PlannedOccurrence, plan_many, policies_of
+from duly.planning import PlannedOccurrence, plan_many
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_dispatch_claim
 from duly.stores.sql import index, ledger
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.dispatch_rows import COLUMNS, change_of, stored_id, write_changes
-from duly.stores.sql.plans import without_taken
+from duly.stores.sql.hand_over import delivery_of
+from duly.stores.sql.plans import charged, without_taken
 
 _ROUNDS = 100
 """Batches that one claim may look through for something to post."""
@@ -127,6 +131,7 @@ class _Row(NamedTuple):
     name: str
     trigger: str
     policies: str
+    body: str | None
     nominal_ms: int
     run_at_ms: int
     runs_left: int | None
@@ -155,13 +160,16 @@ def _plan(db: Db, due: Sequence[_Row], now_ms: int) -> None:
     """Write what is due of locked rows to the ledger, and let them go on."""
     if not due:
         return
-    plans = without_taken(db, due, plan_many(due, now_ms, now_ms))
+    made = plan_many(due, now_ms, now_ms)
+    plans = without_taken(db, due, made)
     entries = [
         entry
         for row, plan in zip(due, plans, strict=True)
-        for entry in dispatch_entries(row, row.policies, plan.occurrences, now_ms)
+        for entry in dispatch_entries(
+            row, delivery_of(db, row.flow, row.policies, row.body), plan.occurrences, now_ms
+        )
     ]
-    ledger.write(db, entries)
+    plans = charged(db, due, made, entries, ledger.write(db, entries))
     moves = Moves(
         [plan.next_nominal_ms for plan in plans],
         [plan.next_run_at_ms for plan in plans],
@@ -174,7 +182,7 @@ def _plan(db: Db, due: Sequence[_Row], now_ms: int) -> None:
 
 
 def dispatch_entries(
-    whose: ledger.Whose, policies: str, occurrences: Iterable[PlannedOccurrence], now_ms: int
+    whose: ledger.Whose, delivery: Delivery, occurrences: Iterable[PlannedOccurrence], now_ms: int
 ) -> Iterable[ledger.Entry]:
     """Occurrences as ledger rows: dispatches that nobody holds, and what is missed."""
     for each in occurrences:
@@ -183,7 +191,7 @@ def dispatch_entries(
             entry.state = OccurrenceState.DISPATCHING
             # Nobody has posted it: whoever claims from its run time on may.
             entry.lease_until_ms, entry.tries = each.run_at_ms, 0
-            entry.delivery = policies_of(policies).delivery
+            entry.delivery = delivery
         yield entry
 
 
@@ -204,13 +212,13 @@ def _due(db: Db, claim: DispatchClaim, room: int) -> list[_Row]:
 
 def _with_rules(db: Db, times: Mapping[int, tuple[Any, ...]]) -> list[_Row]:
     """Locked rows by their numbers, with what they go by."""
-    rules = db.tables.schedule_rules
+    rules, documents = db.tables.schedule_rules, db.tables.resources
     names = ("row_id", "schedule_id", "flow", "scope", "name", "trigger_json", "policies")
     if not times:
         return []
     statement = (
-        rules.select()
-        .with_only_columns(*(rules.c[name] for name in names))
+        select(*(rules.c[name] for name in names), documents.c.body)
+        .select_from(rules.outerjoin(documents, documents.c.id == rules.c.schedule_id))
         .where(db.dialect.among(rules.c.row_id, list(times)))
     )
     found = {row[0]: row for row in tuples(db.connection.execute(statement))}

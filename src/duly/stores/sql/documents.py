@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from duly.store import ABSENT, Document, DocumentWrite, Refused, Written
-from duly.stores.checks import check_limit, refuse_schedules
+from duly.stores.checks import (
+    check_limit,
+    delete_refusal,
+    id_taken,
+    refuse_schedules,
+    write_refusal,
+)
+from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 
 
@@ -23,7 +32,7 @@ def put_document(db: Db, write: DocumentWrite) -> Written | Refused:
     table = db.tables.resources
     here = _is(db, write.collection, write.scope, write.name)
     found = db.connection.execute(select(table).where(here).with_for_update()).first()
-    refusal = _refusal(write.expected_version, None if found is None else found.version)
+    refusal = write_refusal(write.expected_version, ABSENT if found is None else found.version)
     if refusal is not None:
         return refusal
     now_ms = db.now_ms()
@@ -31,6 +40,9 @@ def put_document(db: Db, write: DocumentWrite) -> Written | Refused:
         held = count_documents(db, write.collection, write.scope)
         if write.scope_limit is not None and held >= write.scope_limit:
             return Refused("full", held)
+        if db.is_retry:
+            whose = f"document {write.collection}/{write.scope}/{write.name}"
+            refuse_taken_ids(db, {write.id: whose})
         document = Document(
             write.collection, write.scope, write.name, write.id, write.body, 1, now_ms, now_ms
         )
@@ -59,10 +71,9 @@ def delete_document(
     table = db.tables.resources
     here = _is(db, collection, scope, name)
     found = db.connection.execute(select(table).where(here).with_for_update()).first()
-    if found is None:
-        return Refused("absent", ABSENT)
-    if expected_version not in (None, found.version):
-        return Refused("stale", found.version)
+    refusal = delete_refusal(expected_version, ABSENT if found is None else found.version)
+    if refusal is not None or found is None:
+        return refusal or Refused("absent", ABSENT)
     db.connection.execute(delete(table).where(here))
     db.connection.execute(
         delete(db.tables.resource_index).where(_entries_of(db, collection, scope, name))
@@ -121,13 +132,19 @@ def find_documents(
     return [_document(row) for row in db.connection.execute(statement)]
 
 
-def _refusal(expected: int | None, found: int | None) -> Refused | None:
-    """Why a write may not happen, from the version expected and the one found."""
-    if expected is None or expected == (found or ABSENT):
-        return None
-    if expected == ABSENT:
-        return Refused("exists", found or ABSENT)
-    return Refused("absent", ABSENT) if found is None else Refused("stale", found)
+def refuse_taken_ids(db: Db, names: Mapping[str, str]) -> None:
+    """Raise Conflict if a document or a schedule has one of these ids; the values name whose.
+
+    Only for a transaction that runs again after a unique index refused it: a new id is free.
+    """
+    table = db.tables.resources
+    for chunk in chunks(list(names)):
+        taken = set(
+            db.connection.execute(select(table.c.id).where(table.c.id.in_(chunk))).scalars()
+        )
+        for stored_id in chunk:
+            if stored_id in taken:
+                raise id_taken(stored_id, names[stored_id])
 
 
 def _replace_entries(db: Db, write: DocumentWrite) -> None:

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from msgspec import structs
-
-from duly.occurrences import IndexRow, index_row, is_overdue, policies_text
+from duly.occurrences import IndexRow, index_row, is_overdue, next_nominal_ms, policies_text
 from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
+from duly.runs import left_of, runs_after_edit
 from duly.schedules import (
     Definition,
     Schedule,
@@ -22,11 +21,15 @@ from duly.schedules import (
     binding_key,
     check,
     check_edit,
+    first_after_ms,
+    is_indexed,
     rebind,
     state_of,
+    without_words,
 )
 from duly.scopes import Scope
 from duly.store import ABSENT, Refused, ScheduleEvent, ScheduleWrite
+from duly.stores.quotas import Holdings, refuse_full, timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,8 @@ class Stored:
     """A schedule as it stands, with its row if it has a next time."""
 
     schedule: Schedule
+    """Its runs are counted, whatever release stored it."""
     row: IndexRow | None
-    runs: int = 0
-    """Runs that the ledger has; counted where there is no row to know it."""
     rests_at_ms: int | None = None
     """The time that a quarantined row came to, and no further."""
 
@@ -59,14 +61,14 @@ class Edit:
         if self.before is None or self.event is None:
             return False
         old, new = self.before.definition, self.schedule.definition
-        return not structs.replace(new, description=old.description, note=old.note).is_same(old)
+        return not without_words(new).is_same(without_words(old))
 
     @property
     def retimes(self) -> bool:
         """Whether times that the old definition had may be lost to the new one."""
         if self.before is None or self.event is None:
             return False
-        return _timing(self.before.definition) != _timing(self.schedule.definition)
+        return timing(self.before.definition) != timing(self.schedule.definition)
 
     @property
     def moves(self) -> bool:
@@ -98,27 +100,22 @@ def unplanned(edit: Edit, stored: Stored | None, now_ms: int) -> list[int]:
 
 
 def plan_write(
-    write: ScheduleWrite, stored: Stored | None, held: int, now_ms: int
+    write: ScheduleWrite, stored: Stored | None, holdings: Holdings, now_ms: int
 ) -> Edit | Refused:
-    """Decide one write; `held` is how many schedules the scope has."""
+    """Decide one write; `holdings` counts what the owner has."""
     scope = Scope.parse(write.key.scope)
-    refusal = _refusal(write, stored, scope, held)
+    refusal = _refusal(write, stored)
     if refusal is not None:
         return refusal
     if stored is None:
-        return _create(write, scope, now_ms)
-    return _change(write, stored, now_ms)
+        return refuse_full(write, None, holdings) or _create(write, scope, now_ms)
+    return _change(write, stored, holdings, now_ms)
 
 
-def _refusal(
-    write: ScheduleWrite, stored: Stored | None, scope: Scope, held: int
-) -> Refused | None:
+def _refusal(write: ScheduleWrite, stored: Stored | None) -> Refused | None:
     expected = write.expected_version
     if stored is None:
-        if expected not in (None, ABSENT):
-            return Refused("absent", ABSENT)
-        is_full = scope.kind != "system" and held >= write.limits.schedules
-        return Refused("full", held) if is_full else None
+        return None if expected in (None, ABSENT) else Refused("absent", ABSENT)
     if expected in (None, stored.schedule.version):
         return None
     if expected == ABSENT:
@@ -140,25 +137,37 @@ def _create(write: ScheduleWrite, scope: Scope, now_ms: int) -> Edit:
         version=1,
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
+        runs_had=None if definition.max_runs is None else 0,
     )
-    schedule, row = _placed(schedule, now_ms, definition.max_runs)
+    schedule, row = _placed(schedule, first_after_ms(definition, now_ms))
     return Edit(schedule, row, ScheduleEvent(write.id, "created", now_ms, write.by))
 
 
-def _change(write: ScheduleWrite, stored: Stored, now_ms: int) -> Edit:
+def _change(
+    write: ScheduleWrite, stored: Stored, holdings: Holdings, now_ms: int
+) -> Edit | Refused:
     old = stored.schedule
     definition = rebind(write.definition, old.key, old.definition, now_ms)
     is_quarantined = old.state == "quarantined"
     if definition.is_same(old.definition) and not is_quarantined:
         return Edit(old, stored.row, None)
+    is_retimed = timing(definition) != timing(old.definition)
+    refused = refuse_full(write, old, holdings, is_retimed=is_retimed)
+    if refused is not None:
+        return refused
     check_edit(definition, old, write.limits, now_ms)
-    schedule = replace(old, definition=definition, version=old.version + 1, updated_at_ms=now_ms)
-    if _timing(definition) == _timing(old.definition) and not is_quarantined:
+    schedule = replace(
+        old,
+        definition=definition,
+        version=old.version + 1,
+        updated_at_ms=now_ms,
+        runs_had=runs_after_edit(old.definition, old.runs_had, definition, 0),
+    )
+    if not is_retimed and not is_quarantined:
         row = None if stored.row is None else _with_policies(stored.row, definition)
     else:
-        runs_left = _runs_left(definition, stored)
         fresh = replace(schedule, state=state_of(definition), error=None)
-        schedule, row = _placed(fresh, _begins_after_ms(definition, stored, now_ms), runs_left)
+        schedule, row = _placed(fresh, _begins_after_ms(definition, stored, now_ms))
         if row is not None and stored.row is not None:
             row = replace(row, version=stored.row.version + 1)
     return Edit(schedule, row, _event(write, old, definition, now_ms), old)
@@ -169,30 +178,24 @@ def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
 
     Runs that were charged for withdrawn times are given back.
     """
-    schedule, row = edit.schedule, edit.row
-    definition, trigger = schedule.definition, schedule.definition.trigger
     event = edit.event
-    if stored is None or event is None or state_of(definition) != "active":
+    if stored is None or event is None:
         return edit
     at_ms = event.at_ms
-    runs_left = _runs_left(definition, stored, len(taken.withdrawn))
-    if schedule.state == "finished" and runs_left != 0:
-        active: ScheduleState = "active"
-        schedule, row = _placed(replace(schedule, state=active), at_ms, runs_left)
-    if row is not None:
-        row = replace(row, runs_left=runs_left)
-    edit = replace(edit, schedule=schedule, row=row)
-    if runs_left == 0:
+    edit = _given_back(edit, stored.schedule, len(taken.withdrawn), at_ms)
+    definition, left = edit.schedule.definition, left_of(edit.schedule)
+    trigger = definition.trigger
+    if not is_indexed(definition) or left == 0:
         return edit
     times = sorted([*taken.withdrawn, *taken.unplanned])
     standing = [ms for ms in times if trigger.next_after_ms(ms - 1) == ms]
     come = [ms for ms in standing if ms + trigger.offset_ms <= at_ms]
     if len(come) < len(standing):
-        edit = _row_back(edit, standing[len(come)], runs_left)
+        edit = _row_back(edit, standing[len(come)])
     if come:
         is_last = edit.row is None or not is_overdue(edit.row, at_ms)
         on_time = {**taken.admitted, **dict.fromkeys(taken.unplanned)}
-        edit = _come_again(edit, Come(come, on_time, is_last), at_ms, runs_left)
+        edit = _come_again(edit, Come(come, on_time, is_last), at_ms)
     gone = [ms for ms in taken.unplanned if ms not in standing]
     if gone and stored.row is not None:
         reason = f"withdrawn: schedule {event.kind}"
@@ -200,20 +203,33 @@ def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
     return edit
 
 
-def _row_back(edit: Edit, first_ms: int, runs_left: int | None) -> Edit:
+def _given_back(edit: Edit, old: Schedule, withdrawn: int, at_ms: int) -> Edit:
+    """The count without withdrawn runs; what was finished for want of them goes on."""
+    schedule, row = edit.schedule, edit.row
+    had = runs_after_edit(old.definition, old.runs_had, schedule.definition, withdrawn)
+    schedule = replace(schedule, runs_had=had)
+    if schedule.state == "finished" and left_of(schedule) != 0:
+        going = replace(schedule, state=state_of(schedule.definition))
+        schedule, row = _placed(going, at_ms)
+    if row is not None:
+        row = replace(row, runs_left=left_of(schedule))
+    return replace(edit, schedule=schedule, row=row)
+
+
+def _row_back(edit: Edit, first_ms: int) -> Edit:
     """Let the row begin again with a time to come; all from there to its own were its times."""
     row = edit.row
     if row is not None and row.nominal_ms <= first_ms:
         return edit
     schedule = replace(edit.schedule, state="active", error=None)
     offset_ms = schedule.definition.trigger.offset_ms
-    back = index_row(schedule, first_ms - 1 + offset_ms, runs_left=runs_left)
+    back = index_row(schedule, first_ms - 1 + offset_ms, runs_left=left_of(schedule))
     if back is not None:
         back = replace(back, version=1 if row is None else row.version)
     return replace(edit, schedule=schedule, row=back)
 
 
-def _come_again(edit: Edit, come: Come, now_ms: int, runs_left: int | None) -> Edit:
+def _come_again(edit: Edit, come: Come, now_ms: int) -> Edit:
     """Plan times that have come by themselves; no row is set back behind the edit.
 
     Between them and the edit the rule may have times that were never this schedule's, and others
@@ -221,52 +237,41 @@ def _come_again(edit: Edit, come: Come, now_ms: int, runs_left: int | None) -> E
     """
     offset_ms = edit.schedule.definition.trigger.offset_ms
     active = replace(edit.schedule, state="active", error=None)
-    back = index_row(active, come.times[0] - 1 + offset_ms, runs_left=runs_left)
+    before = left_of(active)
+    back = index_row(active, come.times[0] - 1 + offset_ms, runs_left=before)
     if back is None:
         return edit
-    again, runs_left = plan_times(back, come, now_ms)
+    again, left = plan_times(back, come, now_ms)
     edit = replace(edit, again=tuple(again))
-    if runs_left == 0:
-        return replace(edit, schedule=replace(active, state="finished"), row=None)
-    row = None if edit.row is None else replace(edit.row, runs_left=runs_left)
-    return replace(edit, row=row)
+    if before is None or left is None:
+        return edit
+    had = (active.runs_had or 0) + before - left
+    if left == 0:
+        finished = replace(active, state="finished", runs_had=had)
+        return replace(edit, schedule=finished, row=None)
+    row = None if edit.row is None else replace(edit.row, runs_left=left)
+    return replace(edit, schedule=replace(edit.schedule, runs_had=had), row=row)
 
 
-def _placed(
-    schedule: Schedule, now_ms: int, runs_left: int | None
-) -> tuple[Schedule, IndexRow | None]:
-    """The schedule and its row after now; an active one without a next time has finished."""
-    row = index_row(schedule, now_ms)
-    if schedule.state == "active" and (row is None or runs_left == 0):
+def _placed(schedule: Schedule, after_ms: int) -> tuple[Schedule, IndexRow | None]:
+    """The schedule and its row after an instant; one without a time or a run left has finished."""
+    left = left_of(schedule)
+    next_ms = next_nominal_ms(schedule.definition.trigger, after_ms)
+    if schedule.state == "active" and (next_ms is None or left == 0):
         finished: ScheduleState = "finished"
         return replace(schedule, state=finished), None
-    return schedule, None if row is None else replace(row, runs_left=runs_left)
+    row = index_row(schedule, after_ms)
+    return schedule, None if row is None else replace(row, runs_left=left)
 
 
 def _begins_after_ms(definition: Definition, stored: Stored, now_ms: int) -> int:
     """Where a row begins: with the edit, or where it was quarantined if the timing is as it was."""
     rests_at_ms = stored.rests_at_ms
-    if rests_at_ms is None or _timing(definition) != _timing(stored.schedule.definition):
+    if definition.trigger != stored.schedule.definition.trigger:
+        return first_after_ms(definition, now_ms)
+    if rests_at_ms is None or timing(definition) != timing(stored.schedule.definition):
         return now_ms
     return rests_at_ms - 1 + definition.trigger.offset_ms
-
-
-def _runs_left(definition: Definition, stored: Stored, withdrawn: int = 0) -> int | None:
-    """Runs already had stay counted when the allowance changes; withdrawn ones were not had.
-
-    Without a row (paused, or finished since the last runs were planned ahead) the ledger knows.
-    """
-    allowed = stored.schedule.definition.max_runs
-    if definition.max_runs is None or allowed is None:
-        return definition.max_runs
-    used = stored.runs
-    if stored.row is not None and stored.row.runs_left is not None:
-        used = allowed - stored.row.runs_left
-    return min(definition.max_runs, max(0, definition.max_runs - used + withdrawn))
-
-
-def _timing(definition: Definition) -> tuple[object, ...]:
-    return (definition.trigger, definition.enabled, definition.hand_over, definition.max_runs)
 
 
 def _with_policies(row: IndexRow, definition: Definition) -> IndexRow:

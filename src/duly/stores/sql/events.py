@@ -94,7 +94,11 @@ def end_schedules(
     statement = (
         update(table)
         .where(table.c.id == bindparam("ended_id"))
-        .values(state=state, error=bindparam("ended_error"))
+        .values(
+            state=state,
+            error=bindparam("ended_error"),
+            finished_at_ms=now_ms if state == "finished" else None,
+        )
     )
     db.connection.execute(
         statement, [{"ended_id": move.schedule_id, "ended_error": move.error} for move in ended]

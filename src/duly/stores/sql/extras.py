@@ -10,15 +10,16 @@ from hashlib import sha256
 
 from msgspec import structs
 
-from duly.errors import BackendUnavailable, InvalidInput
+from duly.errors import BackendUnavailable
 from duly.ids import new_ids
 from duly.jobs import JobId, check_text
 from duly.ledger import BACKFILLABLE, BROKEN_OFF, Occurrence, OccurrenceState
 from duly.occurrences import trigger_text
-from duly.plan_store import BACKFILL, LEDGER_MS, MAX_PLAN, RUN_NOW, Backfill, BackfillReport
+from duly.plan_store import BACKFILL, RUN_NOW, Backfill, BackfillReport
 from duly.planning import PlannedOccurrence
 from duly.schedules import Limits, Schedule, ScheduleId
 from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.stores.checks import check_backfill
 from duly.stores.spans import Span, spans_left
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
@@ -26,7 +27,7 @@ from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.schedules import find_schedule, hold_schedule, put_schedules
 
 _PLANNED = OccurrenceState.PLANNED
-_NO_LIMITS = Limits(2**31, 1, 2**31)
+_NO_LIMITS = Limits(2**31 - 1, 1, 2**31 - 1)
 """Whoever stored a schedule was allowed to, and pausing it asks for nothing more."""
 _TRIES = 1_000
 """Milliseconds after now that may be taken by other extras."""
@@ -52,7 +53,8 @@ def run_now(db: Db, schedule_id: ScheduleId, request_id: str) -> Occurrence | No
         extra = _single(schedule_id, nominal_ms, now_ms, RUN_NOW)
         job_id = JobId(f"job_{digest[:32]}")
         entry = ledger.entry_of(extra, key_of(schedule), now_ms, job_id, claim_id)
-        if any(hand_over(db.at(now_ms), [entry], jobs_of(db, schedule, [entry]))):
+        handed = hand_over(db.at(now_ms), [entry], jobs_of(db, schedule, [entry]))
+        if not handed.taken:
             return ledger.by_claim(db, schedule_id, claim_id)
     raise BackendUnavailable(f"schedule {schedule_id} has too many extras at once; ask again")
 
@@ -60,7 +62,7 @@ def run_now(db: Db, schedule_id: ScheduleId, request_id: str) -> Occurrence | No
 def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     """Plan past times that did not run."""
     now_ms = db.now_ms()
-    _check(request, now_ms)
+    check_backfill(request, now_ms)
     # Two steps, or a step and a planner, would each part a run of times as if it were alone.
     schedule = hold_schedule(db, request.schedule_id)
     if schedule is None:
@@ -77,18 +79,6 @@ def backfill(db: Db, request: Backfill) -> BackfillReport | None:
     jobs = jobs_of(db, schedule, entries)
     handed = hand_over(db.at(now_ms), entries, jobs, over=sorted(BACKFILLABLE))
     return BackfillReport(handed.planned, len(times) - handed.planned, next_from_ms)
-
-
-def _check(request: Backfill, now_ms: int) -> None:
-    if not 1 <= request.limit <= MAX_PLAN:
-        raise InvalidInput(f"limit is {request.limit}; allowed: 1 to {MAX_PLAN}")
-    if request.from_ms >= request.to_ms:
-        raise InvalidInput("a backfill must begin before it ends")
-    if request.to_ms > now_ms + 1:
-        raise InvalidInput("a backfill may not reach into the future; the planner will come to it")
-    if request.from_ms < now_ms - LEDGER_MS:
-        days = LEDGER_MS // 86_400_000
-        raise InvalidInput(f"the ledger is kept for {days} days; what is older may have run")
 
 
 def _times(schedule: Schedule, request: Backfill) -> tuple[list[int], int | None]:

@@ -22,8 +22,8 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
     connection = transaction.connection() if _is_session(transaction) else transaction
     if not isinstance(connection, Connection):
         raise InvalidInput(
-            f"a {kind} cannot hold the transaction; pass a SQLAlchemy Connection or Session "
-            "(from async code: await connection.run_sync(...))"
+            f"a {kind} cannot hold the transaction; pass a SQLAlchemy Connection, Session, "
+            "AsyncConnection or AsyncSession"
         )
     if connection.dialect.name != engine.dialect.name:
         raise InvalidInput(
@@ -40,7 +40,7 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
         )
     if not connection.in_transaction():
         raise InvalidInput(f"the {kind} has no transaction yet; begin one first")
-    if is_sqlite and not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+    if is_sqlite and not getattr(connection.connection.driver_connection, "in_transaction", True):
         # The driver delays BEGIN until the first write; our savepoint would then be the outermost
         # transaction, and releasing it would commit behind the caller's back.
         connection.exec_driver_sql("BEGIN")

@@ -11,11 +11,12 @@ from duly.glass_store import (
     ENDS,
     MAX_COUNT,
     AuditEntry,
+    Backlog,
     EndCount,
     QueueCount,
     WorkspaceCount,
 )
-from duly.jobs import FINAL, JobState
+from duly.jobs import ALL_QUEUES, FINAL, JobState
 from duly.stores.checks import check_audit, check_limit
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
@@ -55,22 +56,24 @@ WITH RECURSIVE waiting(queue) AS (
     SELECT queue FROM waiting WHERE queue IS NOT NULL
     UNION SELECT queue FROM later WHERE queue IS NOT NULL
     UNION SELECT queue FROM lined UNION SELECT queue FROM running
-    UNION SELECT queue FROM died UNION SELECT queue FROM {p}queues
+    UNION SELECT queue FROM died UNION SELECT queue FROM {p}queues WHERE queue <> '<all>'
 )
 SELECT known.queue,
     (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = known.queue
-        ORDER BY j.careful, j.place, j.id LIMIT :look) q) AS queued,
+        ORDER BY j.place, j.id LIMIT :look) q) AS queued,
     (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.waits = 1
         AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT :look) q)
         + COALESCE((SELECT jobs FROM lined WHERE lined.queue = known.queue), 0) AS later,
     COALESCE((SELECT jobs FROM running WHERE running.queue = known.queue), 0) AS processing,
     COALESCE((SELECT jobs FROM died WHERE died.queue = known.queue), 0) AS dead,
     (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = known.queue
-        ORDER BY j.careful, j.place, j.id LIMIT 1) AS first_run_at_ms
+        ORDER BY j.place, j.id LIMIT 1) AS first_run_at_ms
 FROM known ORDER BY known.queue LIMIT :limit
 """
+_QUEUES = _QUEUES.replace("<all>", ALL_QUEUES)
 for _state in (JobState.PROCESSING, JobState.DEAD):
     _QUEUES = _QUEUES.replace(f"<{_state}>", job_marks.concerned(_state))
+_BACKLOG = f"SELECT count(*) FROM ({IN_LINE % '1 AS one'}) AS q"
 _WORKSPACES = """
 WITH RECURSIVE pair(workspace, depth) AS (
     SELECT (SELECT workspace FROM {p}job_line WHERE queue = :queue
@@ -83,9 +86,9 @@ WITH RECURSIVE pair(workspace, depth) AS (
 SELECT pair.workspace,
     (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = :queue
         AND j.workspace = pair.workspace
-        ORDER BY j.careful, j.place, j.id LIMIT :look) q) AS queued,
+        ORDER BY j.place, j.id LIMIT :look) q) AS queued,
     (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = :queue
-        AND j.workspace = pair.workspace ORDER BY j.careful, j.place, j.id LIMIT 1)
+        AND j.workspace = pair.workspace ORDER BY j.place, j.id LIMIT 1)
         AS first_run_at_ms
 FROM pair WHERE pair.workspace IS NOT NULL ORDER BY pair.workspace
 """
@@ -114,6 +117,15 @@ def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCoun
     return [each._replace(later=min(each.later, most)) for each in found]
 
 
+def count_backlog(db: Db, most: int = 10_000) -> Backlog:
+    """Count queued jobs up to `most`; of more, give what the database knows without counting."""
+    check_limit(most, MAX_COUNT)
+    counted = db.run(_BACKLOG, look=most).scalar_one()
+    if counted < most:
+        return Backlog(counted, is_estimate=False)
+    return Backlog(max(counted, db.dialect.estimate_line(db)), is_estimate=True)
+
+
 def count_workspaces(
     db: Db, queue: str, most: int = 1_000, limit: int = 100
 ) -> list[WorkspaceCount]:
@@ -135,6 +147,11 @@ def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
         look=most,
     )
     return [EndCount(row.minute_ms, JobState(row.state), row.jobs) for row in found]
+
+
+def check_writable(db: Db) -> None:
+    """Lock the schema's row: a read-only server refuses that, and the commit is logged by it."""
+    db.run("SELECT version FROM {p}schema {share}").all()
 
 
 def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:

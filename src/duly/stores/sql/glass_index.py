@@ -13,14 +13,16 @@ from duly.glass_store import (
     MAX_SAMPLE,
     MINUTE_MS,
     OLDEST,
+    DueRows,
     Glance,
     IndexStretch,
     Upcoming,
 )
 from duly.occurrences import IndexRow
+from duly.schedules import HandOver
 from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import rows
-from duly.stores.sql.db import Db
+from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.index import list_rows
 
 _GOLDEN = 0.6180339887498949
@@ -30,12 +32,17 @@ _MIX, _PRIME = 1_103_515_245, 2_147_483_647
 _STRETCH = """
 SELECT count(*) AS checked, max(d.id) AS last_id,
     sum(CASE WHEN is_active THEN 1 ELSE 0 END) AS active,
+    sum(CASE WHEN is_external THEN 1 ELSE 0 END) AS external,
     sum(CASE WHEN is_active AND NOT EXISTS (
         SELECT 1 FROM {p}schedule_rules r JOIN {p}schedule_index i ON i.row_id = r.row_id
         WHERE r.schedule_id = d.id AND i.run_at_ms IS NOT NULL
     ) THEN 1 ELSE 0 END) AS missing
 FROM (
-    SELECT id, collection = :schedules AND state = 'active' AS is_active FROM {p}resources
+    SELECT id,
+        collection = :schedules AND state = 'active' AND COALESCE(hand_over, '') <> 'external'
+            AS is_active,
+        collection = :schedules AND state = 'active' AND hand_over = 'external' AS is_external
+    FROM {p}resources
     WHERE id > :after ORDER BY id LIMIT :limit
 ) d
 """
@@ -92,7 +99,7 @@ def check_index(db: Db, after: str = "", limit: int = 5_000) -> IndexStretch:
     check_limit(limit, MAX_COUNT)
     row = db.run(_STRETCH, schedules=SCHEDULES, after=after, limit=limit).one()
     last_id = row.last_id if row.checked == limit else None
-    return IndexStretch(row.active or 0, row.missing or 0, last_id)
+    return IndexStretch(row.active or 0, row.missing or 0, last_id, row.external or 0)
 
 
 def glance(db: Db, most: int = 10_000) -> Glance:
@@ -103,25 +110,41 @@ def glance(db: Db, most: int = 10_000) -> Glance:
         # Asked whether one exists, a planner would begin at any end of the table.
         "(SELECT run_at_ms FROM {p}schedule_index WHERE run_at_ms IS NOT NULL "
         "ORDER BY run_at_ms LIMIT 1) IS NOT NULL AS has_rows, "
-        "(SELECT count(*) FROM (SELECT 1 AS one FROM {p}schedule_index WHERE run_at_ms <= {now} "
-        "ORDER BY run_at_ms LIMIT :most) d) AS due, "
         "(SELECT count(*) FROM (SELECT 1 AS one FROM {p}schedule_index WHERE error IS NOT NULL "
         "ORDER BY row_id LIMIT :most) q) AS quarantined",
         most=most,
     ).one()
     has_rows = bool(facts.has_rows)
+    waiting = _waiting(db.at(facts.now_ms), most)
+    oldest = list_rows(db, until_ms=facts.now_ms, limit=OLDEST) if waiting else []
     return Glance(
         facts.now_ms,
-        has_rows or _has_active(db),
+        has_rows or _has_active(db, most),
         has_rows,
-        facts.due,
+        sum(each.rows for each in waiting.values()),
         facts.quarantined,
-        list_rows(db, until_ms=facts.now_ms, limit=OLDEST) if facts.due else [],
+        [row for row in oldest if row.hand_over in waiting],
+        waiting,
     )
 
 
-def _has_active(db: Db) -> bool:
+def _waiting(db: Db, most: int) -> dict[HandOver, DueRows]:
+    """Due rows by hand-over, of the `most` that have been due for longest."""
+    found = db.run(
+        "SELECT d.hand_over, count(*), min(d.run_at_ms) FROM (SELECT hand_over, run_at_ms "
+        "FROM {p}schedule_index WHERE run_at_ms <= {now} ORDER BY run_at_ms LIMIT :most) d "
+        "WHERE d.hand_over <> 'external' GROUP BY d.hand_over",
+        most=most,
+    )
+    return {row[0]: DueRows(row[1], row[2]) for row in tuples(found)}
+
+
+def _has_active(db: Db, most: int) -> bool:
+    """Return whether an active schedule needs an index row, looking at `most` of them."""
     table = db.tables.resources
-    active = select(table.c.id).where(table.c.collection == SCHEDULES, table.c.state == "active")
-    first = active.order_by(table.c.name, table.c.scope).limit(1)
-    return db.connection.execute(first).first() is not None
+    active = select(table.c.hand_over).where(
+        table.c.collection == SCHEDULES, table.c.state == "active"
+    )
+    some = active.order_by(table.c.name, table.c.scope).limit(most).subquery()
+    needed = select(some).where(some.c.hand_over.is_distinct_from("external")).limit(1)
+    return db.connection.execute(needed).first() is not None

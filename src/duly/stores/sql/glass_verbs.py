@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from duly.glass_store import (
     AuditEntry,
+    Backlog,
     EndCount,
     Glance,
     IndexStretch,
     JobPage,
+    PlannedFire,
     QueueCount,
     Upcoming,
     WorkspaceCount,
 )
 from duly.job_store import JobFilter
 from duly.jobs import JobId, JobState
-from duly.stores.sql import glass, glass_index, job_searches
+from duly.stores.sql import glass, glass_index, job_searches, planned_fires
 from duly.stores.sql.read_verbs import ReadVerbs
 
 
@@ -42,6 +44,10 @@ class GlassVerbs(ReadVerbs):
         """Queues in which something waits, runs or died, or that somebody spoke about."""
         return await self._run(glass.count_queues, most, limit)
 
+    async def count_backlog(self, most: int = 10_000) -> Backlog:
+        """Count queued jobs up to `most`; of more, give what the database knows."""
+        return await self._run(glass.count_backlog, most)
+
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
     ) -> list[WorkspaceCount]:
@@ -56,6 +62,10 @@ class GlassVerbs(ReadVerbs):
         """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
         return await self._run(glass_index.upcoming, until_ms, sample, most)
 
+    async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
+        """The first planned run of each schedule, earliest first."""
+        return await self._run(planned_fires.next_planned, limit, look)
+
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
         """Look at the next documents behind an id: which of them lack their row."""
         return await self._run(glass_index.check_index, after, limit)
@@ -63,6 +73,10 @@ class GlassVerbs(ReadVerbs):
     async def glance(self, most: int = 10_000) -> Glance:
         """Due and quarantined rows, and those due for longest."""
         return await self._run(glass_index.glance, most)
+
+    async def check_writable(self) -> None:
+        """Commit a write that changes nothing."""
+        await self._run(glass.check_writable)
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what."""

@@ -6,24 +6,22 @@ marker of its schedule decides over those whose time has come. What is left beco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from duly.jobs import DEFAULT_RETRY, Delivery, NewJob, Turn
+from duly.jobs import Delivery, NewJob, Turn
 from duly.ledger import OccurrenceState
 from duly.occurrences import policies_text
-from duly.plan_store import BACKFILL, ActionDefaults, PlanSettings
-from duly.planning import policies_of
-from duly.retries import RetryPolicy
-from duly.schedules import Policies, Schedule
+from duly.plan_store import BACKFILL, PlanSettings
+from duly.planning import policies_of, policies_or_usual
+from duly.run_options import RunOptions
+from duly.schedules import Schedule, action_in
 from duly.store import ScheduleKey
 from duly.stores.sql import ledger, turns
 from duly.stores.sql.db import Db
 
-_DEFAULTS = ActionDefaults()
-_TIMEOUT_MS = Policies().timeout_ms
 _WAITING = frozenset({"catch_up", BACKFILL})
 """Reasons of occurrences that are late already: they run one after another."""
 
@@ -34,6 +32,8 @@ class HandedOver(NamedTuple):
     planned: int
     missed: int
     skipped: int
+    taken: Collection[tuple[str, int]] = ()
+    """Times that the ledger had already, by schedule."""
 
 
 class _Body(msgspec.Struct, gc=False):
@@ -51,11 +51,8 @@ class _Kind(NamedTuple):
     """What the jobs of one action have in common, under the same policies."""
 
     action: str
-    queue: str
     priority: int
-    retry: RetryPolicy
-    timeout_ms: int
-    delivery: Delivery
+    options: RunOptions
     turn: Turn | None
 
 
@@ -63,7 +60,7 @@ class JobMaker:
     """Makes the jobs of occurrences; what many have in common it finds out once."""
 
     def __init__(self, settings: PlanSettings) -> None:
-        self._actions = settings.actions
+        self._settings = settings
         self._kinds: dict[tuple[str, str, str, bool], _Kind] = {}
 
     def make(self, entry: ledger.Entry, policies: str, body: str) -> NewJob:
@@ -74,19 +71,20 @@ class JobMaker:
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._kind(*key)
+        options = kind.options
         return NewJob(
             id=entry.job_id,
             action=kind.action,
             input=bytes(parts.input).decode(),
-            queue=kind.queue,
+            queue=options.queue,
             # workspace_of(), without checking again what is stored.
             workspace=parts.workspace or entry.scope.removeprefix("workspace:"),
             scope=entry.scope,
             priority=kind.priority,
             run_at_ms=entry.run_at_ms,
-            retry=kind.retry,
-            timeout_ms=kind.timeout_ms,
-            delivery=kind.delivery,
+            retry=options.retry,
+            timeout_ms=options.timeout_ms,
+            delivery=options.delivery,
             schedule_id=entry.schedule_id,
             nominal_ms=entry.nominal_ms,
             policies=policies,
@@ -96,17 +94,17 @@ class JobMaker:
     def _kind(self, flow: str, action: str, text: str, waits: bool) -> _Kind:
         policies = policies_of(text)
         name = f"{flow}.{action}"
-        usual = self._actions.get(name, _DEFAULTS)
         turn: Turn | None = None
         if policies.overlap != "allow":
             turn = "waits" if waits else "asks"
-        # Where a schedule says nothing of its own, the action does.
-        retry = usual.retry if policies.retry == DEFAULT_RETRY else policies.retry
-        is_usual = policies.timeout_ms == _TIMEOUT_MS
-        timeout_ms = usual.timeout_ms if is_usual else policies.timeout_ms
-        return _Kind(
-            name, usual.queue, policies.priority, retry, timeout_ms, policies.delivery, turn
-        )
+        return _Kind(name, policies.priority, self._settings.options(name, policies), turn)
+
+
+def delivery_of(db: Db, flow: str, policies: str, body: str | None) -> Delivery:
+    """Return how an occurrence is posted; a row without a stored body has no known action."""
+    action = f"{flow}.{action_in(body)}"
+    # A row whose policies cannot be read is quarantined and posts nothing.
+    return db.planning.options(action, policies_or_usual(policies)).delivery
 
 
 def key_of(schedule: Schedule) -> ScheduleKey:
@@ -165,4 +163,4 @@ def hand_over(
         db.dialect.add_jobs(db, jobs)
         db.dialect.tell(db, {f"queue:{name}" for name in {job.queue for job in jobs}})
     missed = sum([each.times for each in entries if each.state is OccurrenceState.MISSED])
-    return HandedOver(len(jobs), missed, skipped)
+    return HandedOver(len(jobs), missed, skipped, taken)

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from duly.errors import Conflict
 from duly.occurrences import (
     TRIGGER_VERSION,
     Advance,
@@ -24,9 +23,10 @@ from duly.occurrences import (
 )
 from duly.schedules import ScheduleId
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
-from duly.stores.checks import check_claim, check_limit
+from duly.stores.checks import check_claim, check_limit, id_taken
 from duly.stores.sql import events, rows
 from duly.stores.sql.db import Db, columns
+from duly.stores.sql.runs import Charge, charge
 
 _DUE = (
     "SELECT row_id, {now} AS now_ms, nominal_ms, run_at_ms, runs_left, version "
@@ -59,7 +59,7 @@ def _refuse_second_row(db: Db, row: IndexRow, here: ColumnElement[bool]) -> None
     )
     other = db.connection.execute(statement).first()
     if other is not None:
-        raise Conflict(f"schedule id {row.schedule_id!r} belongs to the row {'/'.join(other)}")
+        raise id_taken(row.schedule_id, f"index row {row.flow}/{row.scope}/{row.name}")
 
 
 def remove(db: Db, key: ScheduleKey) -> None:
@@ -88,6 +88,7 @@ def claim_due(
         moves = advance_columns(
             due.triggers, due.nominal_ms, due.run_at_ms, due.runs_left, due.now_ms
         )
+        _charge(db, due, moves)
         write_moves(db, due.numbers, due.schedule_ids, moves, due.now_ms)
         claimed = _claimed(due, moves)
         if claim_id is not None:
@@ -140,6 +141,19 @@ def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
     places = {number: place for place, number in enumerate(found)}
     order = [places[number] for number in numbers]
     return [[column[place] for place in order] for column in ruling]
+
+
+def _charge(db: Db, due: _Due, moves: Moves) -> None:
+    """Count the runs of rows whose schedules are stored here and have a limit."""
+    before = zip(due.schedule_ids, due.runs_left, moves.runs_left, strict=True)
+    charge(
+        db,
+        {
+            each: Charge(left - after, left)
+            for each, left, after in before
+            if left is not None and after is not None
+        },
+    )
 
 
 def _claimed(due: _Due, moves: Moves) -> list[Claimed]:

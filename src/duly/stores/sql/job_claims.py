@@ -14,10 +14,18 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from duly.errors import InvalidInput
-from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, Claims, QueueSettings, Renewed
-from duly.jobs import FINAL, JobId, JobState, LeasedJob, Token, WorkerId
+from duly.job_store import (
+    MAX_JOB_CLAIM,
+    ClaimRequest,
+    Claims,
+    ProgressNote,
+    QueueSettings,
+    Renewed,
+)
+from duly.jobs import ALL_QUEUES, FINAL, JobId, JobState, LeasedJob, Token, WorkerId
 from duly.outcomes import Finish, check_finish
+from duly.queue_rules import QueueRules
+from duly.stores.checks import check_job_claim
 from duly.stores.sql import job_marks, ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
@@ -32,9 +40,6 @@ class Take:
     queue: str
     workspace: str | None
     limit: int
-    careful_limit: int
-    most: int
-    """Of both kinds together, by their places."""
     first_place: int
     """Where the line began a moment ago: nobody who stood in it was before that."""
     lease_until_ms: int
@@ -69,7 +74,7 @@ class _Look:
 
 def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
     """Rescue, promote, then take queued jobs."""
-    _check(request)
+    check_job_claim(request)
     look = _look(db, request)
     if _has_come(look.lease_ends_ms, look):
         release_expired(db)
@@ -101,7 +106,6 @@ class _Claim:
         self._request = request
         self._look = look
         self._room = request.limit
-        self._careful_room = request.careful_limit
         self._slots = {
             queue: tokens.free_slots(db, queue, look.now_ms)
             for queue, settings in sorted(look.queues.items())
@@ -116,13 +120,12 @@ class _Claim:
         for queue in look.queues:
             # What time has brought since the look may have come into any line.
             if queue in look.first_places or look.is_over:
-                self._take(queue, None, (), MAX_JOB_CLAIM * 2)
+                self._take(queue, None, (), MAX_JOB_CLAIM)
 
     def by_pairs(self) -> None:
         """Pair after pair, the longest unserved first, each under a token."""
         queues = [each for each in self._look.queues.values() if self._slots.get(each.queue) != []]
-        kinds = (self._room > 0, self._careful_room > 0)
-        pairs = tokens.waiting_pairs(self._db, queues, self._request.actions, kinds)
+        pairs = tokens.waiting_pairs(self._db, queues, self._request.actions)
         for pair in pairs[: self._request.tokens]:
             if self._is_full(pair.queue):
                 continue
@@ -134,8 +137,7 @@ class _Claim:
                 tokens.give_up(self._db, token, pair)
 
     def _is_full(self, queue: str) -> bool:
-        no_room = self._room <= 0 and self._careful_room <= 0
-        return no_room or self._slots.get(queue) == []
+        return self._room <= 0 or self._slots.get(queue) == []
 
     def _take(self, queue: str, workspace: str | None, held: tuple[Token, ...], most: int) -> bool:
         """Take jobs of one line, each under a slot where the queue has a limit; False: none."""
@@ -151,9 +153,7 @@ class _Claim:
         if held or slots:
             for position, job in enumerate(jobs):
                 self.holds[job.id] = held + tuple(slots[position : position + 1])
-        careful = sum([job.careful for job in jobs])
-        self._careful_room -= careful
-        self._room -= len(jobs) - careful
+        self._room -= len(jobs)
         scheduled = [job.id for job in jobs if job.schedule_id is not None]
         ledger.follow_jobs(self._db, scheduled, JobState.PROCESSING)
         self.jobs += jobs
@@ -167,8 +167,6 @@ class _Claim:
             queue,
             workspace,
             min(self._room, most),
-            min(self._careful_room, most),
-            most,
             _FIRST_EVER if look.is_over else look.first_places.get(queue, _FIRST_EVER),
             lease_until_ms,
             self._request,
@@ -191,10 +189,10 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
     """
     queues = list(dict.fromkeys(request.queues))
     values = {f"queue_{number}": queue for number, queue in enumerate(queues)}
-    rows = db.run(_look_statement(len(queues)), queues=queues, **values).all()
-    said = {row.queue: settings_of(row) for row in rows if row.queue is not None}
-    settings = {queue: said.get(queue) or QueueSettings(queue) for queue in queues}
-    served = {queue: each for queue, each in settings.items() if not each.is_paused}
+    asked = [*queues, ALL_QUEUES]
+    rows = db.run(_look_statement(len(queues)), queues=asked, **values).all()
+    rules = QueueRules(settings_of(row) for row in rows if row.queue is not None)
+    served = {queue: each for queue in queues if not (each := rules.of(queue)).is_paused}
     due = [
         getattr(rows[0], f"due_{number}") for number, queue in enumerate(queues) if queue in served
     ]
@@ -217,13 +215,33 @@ def _look_statement(queues: int) -> str:
         "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
         f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
         f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
-        f"ORDER BY careful, place, id LIMIT 1) AS line_{number}"
+        f"ORDER BY place, id LIMIT 1) AS line_{number}"
         for number in range(queues)
     )
     return (
         f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {firsts}, q.* "
         "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
     )
+
+
+def start_jobs(db: Db, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
+    """Record that handlers are about to be called, and charge the attempts."""
+    fences = dict(leases)
+    rows = db.run(
+        "SELECT id, fence, unstarted, cancel_asked FROM {p}jobs WHERE id IN :ids "
+        "AND worker = :worker AND state = 'processing' ORDER BY id {lock}",
+        ids=sorted(fences),
+        worker=worker,
+    )
+    held = {row.id: row for row in rows if row.fence == fences[row.id]}
+    cancel = [job_id for job_id in fences if job_id in held and held[job_id].cancel_asked]
+    fresh = [row.id for row in held.values() if row.unstarted == row.fence and not row.cancel_asked]
+    if fresh:
+        db.run(
+            "UPDATE {p}jobs SET unstarted = NULL, attempts = attempts + 1 WHERE id IN :ids",
+            ids=fresh,
+        )
+    return Renewed([job_id for job_id in fences if job_id not in held], cancel)
 
 
 def renew(
@@ -262,7 +280,8 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     """Store how attempts ended, those that ended alike in one statement."""
     void: set[Lease] = set()
     # An attempt ends once: of two words about it the first counts.
-    first_words = {_lease(each): each for each in reversed(finishes)}
+    newest_first = finishes[::-1]
+    first_words = dict(zip(map(_lease, newest_first), newest_first, strict=True))
     shapes = _by_shape(first_words.values())
     for alike in shapes:
         check_finish(alike[0])
@@ -318,9 +337,10 @@ def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
 
 def _by_shape(finishes: Iterable[Finish]) -> list[list[Finish]]:
     """Those that one statement can store, together."""
-    shapes: dict[tuple[str, str, int, str, bool], list[Finish]] = {}
-    for (state, status, charge, via, delay_ms), run in groupby(finishes, key=_shape):
-        shapes.setdefault((state, status, charge, via or "", delay_ms is None), []).extend(run)
+    shapes: dict[tuple[str, str, int, str, bool, bool], list[Finish]] = {}
+    for (state, status, charge, via, delay_ms, isolate), run in groupby(finishes, key=_shape):
+        shape = (state, status, charge, via or "", delay_ms is None, isolate)
+        shapes.setdefault(shape, []).extend(run)
     return [shapes[shape] for shape in sorted(shapes)]
 
 
@@ -330,24 +350,17 @@ def _fields(*names: str) -> itemgetter[Any]:
 
 # Called for each of thousands of ends; by name they would take three times as long.
 _lease: Callable[[Finish], Lease] = _fields("job_id", "fence")
-_shape = _fields("state", "status", "charge", "via", "delay_ms")
+_shape = _fields("state", "status", "charge", "via", "delay_ms", "isolate")
 
 
-def note_progress(db: Db, job_id: JobId, fence: int, progress: str) -> bool:
-    """Keep a JSON text beside a running job."""
-    noted = db.run(
-        "UPDATE {p}jobs SET progress = :progress "
-        "WHERE id = :id AND fence = :fence AND state = 'processing'",
-        id=job_id,
-        fence=fence,
-        progress=progress,
+def note_progress(db: Db, notes: Sequence[ProgressNote]) -> list[JobId]:
+    """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+    fences = {note.job_id: note.fence for note in notes}
+    rows = db.run(
+        "SELECT id, fence FROM {p}jobs WHERE id IN :ids AND state = 'processing' "
+        "ORDER BY id {lock}",
+        ids=sorted(fences),
     )
-    return noted.rowcount > 0
-
-
-def _check(request: ClaimRequest) -> None:
-    if not request.queues:
-        raise InvalidInput("a claim needs a queue")
-    for name in ("limit", "careful_limit"):
-        if not 0 <= getattr(request, name) <= MAX_JOB_CLAIM:
-            raise InvalidInput(f"{name} is {getattr(request, name)}; allowed: 0 to {MAX_JOB_CLAIM}")
+    held = {row.id for row in rows if row.fence == fences[row.id]}
+    db.dialect.write_progress(db, [note for note in notes if note.job_id in held])
+    return [note.job_id for note in notes if note.job_id not in held]

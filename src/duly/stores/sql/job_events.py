@@ -13,13 +13,17 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.events import AttemptStatus, JobEvent
-from duly.jobs import FINAL, JobState
+from duly.jobs import FINAL, JobState, StartMode
 from duly.stores.sql import job_line, job_marks
 from duly.stores.sql.db import Db
 
 IN_THE_ROW = frozenset({JobState.PROCESSING, JobState.SUCCEEDED})
 """States whose attempt is told by the job's row alone."""
-ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms"
+ISOLATED = (
+    f"CASE careful WHEN {StartMode.ONCE:d} THEN {StartMode.ONCE:d} ELSE {StartMode.ISOLATED:d} END"
+)
+"""The start mode of a job after its handler stopped its worker: as `outcomes.mode_after`."""
+ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms, took_ms"
 
 
 def attempt_events(row: Row[Any]) -> list[JobEvent]:
@@ -32,7 +36,9 @@ def attempt_events(row: Row[Any]) -> list[JobEvent]:
     events = [JobEvent(row.id, number, row.claimed_at_ms, begun, row.fence, row.worker, None)]
     if is_ended:
         end = JobState.SUCCEEDED
-        events.append(JobEvent(row.id, row.events, row.finished_at_ms, end, row.fence, None, None))
+        at_ms, took_ms = row.finished_at_ms, row.took_ms
+        ended = JobEvent(row.id, row.events, at_ms, end, row.fence, None, None, None, took_ms)
+        events.append(ended)
     return events
 
 

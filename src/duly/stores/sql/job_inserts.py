@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from duly.errors import InvalidInput
-from duly.job_store import MAX_INSERT, Enqueued, KeyTaken
+from duly.job_store import Enqueued, KeyTaken
 from duly.jobs import JobId, JobState, NewJob, place_of, retry_text
+from duly.stores.checks import check_inserts
 from duly.stores.sql.db import Db
 
 
 def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
     """Store jobs with their first events."""
-    if len(jobs) > MAX_INSERT:
-        raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
+    check_inserts(jobs)
     fresh: dict[JobId, NewJob] = {}
     keys = Keys(db, jobs)
     answers = [_accept(job, fresh, keys) for job in jobs]
@@ -65,7 +64,7 @@ def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
         "created_at_ms": now_ms,
         "attempts": 0,
         "max_attempts": job.max_attempts,
-        "careful": int(job.is_careful),
+        "careful": int(job.start_mode),
         "fence": 0,
         "events": 1,
         "retry": retry_text(job.retry),

@@ -9,10 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from duly.job_store import Line, WaitingWork
+from duly.stores.checks import check_limit
+from duly.stores.line_counts import LineCount, works_of
 from duly.stores.sql.db import Db
 
-COLUMNS = "queue, careful, place, id, workspace, action, run_at_ms"
-_KEY = "queue, careful, place, id"
+COLUMNS = "queue, place, id, workspace, action, run_at_ms"
+_KEY = "queue, place, id"
+_QUEUES = """
+WITH RECURSIVE waiting(queue, depth) AS (
+    SELECT (SELECT queue FROM {p}job_line ORDER BY queue LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT j.queue FROM {p}job_line j WHERE j.queue > waiting.queue
+            ORDER BY j.queue LIMIT 1), depth + 1
+    FROM waiting WHERE waiting.queue IS NOT NULL AND depth < :limit
+)
+SELECT queue FROM waiting WHERE queue IS NOT NULL ORDER BY queue
+"""
+_HEAD = (
+    "SELECT action, count(*) AS jobs, min(run_at_ms) AS oldest_run_at_ms "
+    "FROM (SELECT action, run_at_ms FROM {p}job_line WHERE queue = :queue "
+    "ORDER BY place, id LIMIT :look) head GROUP BY action"
+)
 
 
 def enter(db: Db, ids: Sequence[str]) -> None:
@@ -38,3 +56,14 @@ def leave(db: Db, ids: Sequence[str]) -> None:
         "WHERE j.id IN :ids {skip}) SELECT * FROM left_by)",
         ids=list(ids),
     )
+
+
+def count_line(db: Db, look: int = 1_000, limit: int = 1_000) -> Line:
+    """Count queued jobs by queue and action at the head of each line."""
+    check_limit(look)
+    check_limit(limit)
+    works: list[WaitingWork] = []
+    for queue in db.run(_QUEUES, limit=limit).scalars().all():
+        counts = [LineCount._make(row) for row in db.run(_HEAD, queue=queue, look=look)]
+        works += works_of(queue, counts, look)
+    return Line(db.now_ms(), works)

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.job_store import MAX_SWEEP, JobRefused, Retention
-from duly.jobs import FINAL, Job, JobId, JobState, is_storable, may_go
+from duly.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.ledger import OccurrenceState
-from duly.outcomes import LEASE_EXPIRED, decide_loss
+from duly.outcomes import LEASE_EXPIRED, Loss, decide_loss
 from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
 from duly.stores.sql import job_marks, ledger, turns
@@ -27,20 +27,21 @@ from duly.turns import Unstarted, decide_late
 def release_expired(db: Db, limit: int = MAX_SWEEP) -> int:
     """Move on jobs whose lease has ended."""
     check_limit(limit)
-    columns = "id, queue, schedule_id, fence, careful AS is_careful, attempts, max_attempts, "
-    columns += "cancel_asked"
+    columns = "id, queue, schedule_id, fence, careful AS start_mode, attempts, max_attempts, "
+    columns += "unstarted, cancel_asked"
     lost = job_marks.take(db, {JobState.PROCESSING: 0}, columns, limit)
     if not lost:
         return 0
-    by_path: dict[tuple[JobState, ...], list[str]] = defaultdict(list)
+    by_loss: dict[Loss, list[str]] = defaultdict(list)
     for row in lost:
-        by_path[decide_loss(row)].append(row.id)
+        by_loss[decide_loss(row)].append(row.id)
     write_attempts(db, [row.id for row in lost])
-    for path, ids in sorted(by_path.items()):
-        sets = "lease_until_ms = NULL"
-        if path[-1] is JobState.QUEUED:
-            sets += ", careful = 1"
-        elif path[-1] is JobState.DEAD:
+    for loss, ids in sorted(by_loss.items()):
+        path = loss.path
+        sets = f"lease_until_ms = NULL, careful = {loss.start_mode:d}"
+        if loss.charge:
+            sets += f", attempts = attempts + ({loss.charge})"
+        if path[-1] is JobState.DEAD:
             sets += f", error = '{LEASE_EXPIRED}'"
         move(db, ids, path, sets, reason=LEASE_EXPIRED, ended_as="lost")
         if path[-1] is not JobState.QUEUED:
@@ -222,8 +223,6 @@ def prune(db: Db, retention: Retention, limit: int = MAX_SWEEP) -> int:
 
 def _locked(db: Db, job_id: JobId, target: JobState | None = None) -> Job | None:
     """A job that nobody else moves; struck off its mark where it had ended and goes on."""
-    if not is_storable(job_id):
-        return None
     seen = _ended(db, job_id, target)
     if seen is not None:
         job_marks.strike(db, [seen])

@@ -8,7 +8,7 @@ from sqlalchemy import Row
 
 from duly.events import Attempt, AttemptStatus, JobEvent
 from duly.job_store import JobCount, JobFilter
-from duly.jobs import Job, JobId, JobState, WorkerId, is_storable, retry_from
+from duly.jobs import Job, JobId, JobState, StartMode, WorkerId, retry_from
 from duly.stores.checks import check_limit
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_events import ATTEMPT, attempt_events
@@ -32,7 +32,7 @@ def job_of(row: Row[Any]) -> Job:
         finished_at_ms=found["finished_at_ms"],
         attempts=found["attempts"],
         max_attempts=found["max_attempts"],
-        is_careful=bool(found["careful"]),
+        start_mode=StartMode(found["careful"]),
         fence=found["fence"],
         events=found["events"],
         retry=retry_from(found["retry"]),
@@ -40,6 +40,7 @@ def job_of(row: Row[Any]) -> Job:
         # The row of an ended job remembers who ran it, for its events.
         worker=found["worker"] if found["state"] == JobState.PROCESSING else None,
         lease_until_ms=found["lease_until_ms"],
+        unstarted=found["unstarted"],
         cancel_asked=bool(found["cancel_asked"]),
         key=found["idempotency_key"],
         schedule_id=found["schedule_id"],
@@ -58,8 +59,6 @@ def job_of(row: Row[Any]) -> Job:
 
 def get_job(db: Db, job_id: JobId) -> Job | None:
     """Read one job."""
-    if not is_storable(job_id):
-        return None
     row = db.run("SELECT * FROM {p}jobs WHERE id = :id", id=job_id).first()
     return None if row is None else job_of(row)
 
@@ -115,15 +114,16 @@ def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
         elif number in found and found[number].status is None:
             status = event.ended_as or cast(AttemptStatus, event.state.value)
             found[number] = found[number]._replace(
-                ended_at_ms=event.at_ms, status=status, error=event.reason
+                ended_at_ms=event.at_ms,
+                status=status,
+                error=event.reason,
+                took_ms=event.took_ms,
             )
     return list(found.values())
 
 
 def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
     """Events from the table, read from the newest on, and after them what the job's row tells."""
-    if not is_storable(job_id):
-        return []
     row = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id = :id", id=job_id).first()
     if row is None:
         return []

@@ -25,7 +25,7 @@ _LATER = tuple(
         ("in_line = 1", "schedule_id, run_at_ms, nominal_ms, id"),
     )
 )
-_LINE = "(SELECT id FROM {p}job_line ORDER BY queue, workspace, careful, place, id LIMIT :look)"
+_LINE = "(SELECT id FROM {p}job_line ORDER BY queue, workspace, place, id LIMIT :look)"
 IN_LINE = f"SELECT %s FROM {_LINE} AS part"
 """The queued ones again, where their number is all that is wanted."""
 PARTS = {

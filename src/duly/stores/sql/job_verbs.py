@@ -15,7 +15,9 @@ from duly.job_store import (
     JobFilter,
     JobRefused,
     KeyTaken,
+    Line,
     Lock,
+    ProgressNote,
     QueueSettings,
     Renewed,
     Retention,
@@ -24,7 +26,8 @@ from duly.job_store import (
 )
 from duly.jobs import Job, JobId, NewJob, Token, WorkerId
 from duly.outcomes import Finish
-from duly.stores.sql import job_claims, job_inserts, job_moves, job_rows, queues, tokens
+from duly.stores.sql import job_claims, job_inserts, job_line, job_moves, job_rows, queues
+from duly.stores.sql import tokens as job_tokens
 from duly.stores.sql.transactions import Transactions
 
 
@@ -58,13 +61,17 @@ class JobVerbs(Transactions):
         """Store how attempts ended."""
         return await self._run(job_claims.finish, finishes)
 
-    async def release_tokens(self, worker: WorkerId, held: Sequence[Token]) -> None:
+    async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
         """Give tokens back."""
-        await self._run(tokens.release_tokens, worker, held)
+        await self._run(job_tokens.release_tokens, worker, tokens)
 
-    async def note_progress(self, job_id: JobId, fence: int, progress: str) -> bool:
-        """Keep a JSON text beside a running job."""
-        return await self._run(job_claims.note_progress, job_id, fence, progress)
+    async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
+        """Record that handlers are about to be called, and charge the attempts."""
+        return await self._run(job_claims.start_jobs, worker, leases)
+
+    async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
+        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+        return await self._run(job_claims.note_progress, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
@@ -101,7 +108,7 @@ class JobVerbs(Transactions):
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
         """Remove ended jobs kept long enough."""
-        return await self._run(job_moves.prune, retention, limit)
+        return await self._run_upkeep(job_moves.prune, retention, limit)
 
     async def get_job(self, job_id: JobId) -> Job | None:
         """Read one job."""
@@ -115,7 +122,7 @@ class JobVerbs(Transactions):
 
     async def count_jobs(self) -> list[JobCount]:
         """Jobs by queue and state."""
-        return await self._run(job_rows.count_jobs)
+        return await self._run_upkeep(job_rows.count_jobs)
 
     async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
         """What happened to a job."""
@@ -140,6 +147,10 @@ class JobVerbs(Transactions):
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Workers by id."""
         return await self._run(queues.list_workers, limit)
+
+    async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
+        """Count queued jobs by queue and action at the head of each line."""
+        return await self._run(job_line.count_line, look, limit)
 
     async def remove_worker(self, worker: WorkerId) -> None:
         """Take a worker off the list."""

@@ -68,10 +68,12 @@ def _prunable(db: Db, ids: list[str], edge_ms: int) -> tuple[list[str], list[str
     """Schedules that do not exist, and those that do and may lose what is old."""
     if not ids:
         return [], []
-    # reconcile() counts the runs of a schedule that has so many in the ledger. That the words may
+    # Runs that an earlier release did not count are counted in the ledger. That the words may
     # stand in an input as well only keeps more.
     counting = db.run(
-        "SELECT id, body LIKE '%\"max_runs\"%' FROM {p}resources WHERE id IN :ids", ids=ids
+        "SELECT id, runs_had IS NULL AND body LIKE '%\"max_runs\"%' FROM {p}resources "
+        "WHERE id IN :ids",
+        ids=ids,
     )
     kept = {row[0]: bool(row[1]) for row in tuples(counting)}
     # A row that stands before the edge: the planner could make what comes after it again.

@@ -10,6 +10,8 @@ from duly.errors import InvalidInput
 from duly.plan_store import PlanSettings
 
 Synchronous = Literal["FULL", "NORMAL"]
+MAX_SECONDS = 86_400
+"""The longest deadline or age of a connection: a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,14 @@ class SqlOptions:
     """Connections, and threads that use them."""
     connect_attempts: int = 5
     """How often an unreachable server is tried at the start, a little later each time."""
+    deadline_s: float = 10.0
+    """PostgreSQL: how long the server may be silent during a statement; then the connection is
+    closed, and the call raises BackendUnavailable."""
+    upkeep_deadline_s: float = 300.0
+    """PostgreSQL: the same for statements of prune, erase, reconcile and other upkeep. Migrations
+    have no deadline."""
+    recycle_s: int = 1_800
+    """PostgreSQL: the age at which a pooled connection is replaced."""
     prepared_statements: bool = True
     """PostgreSQL: switch off behind a pooler in transaction mode that does not know them."""
     notifications: bool = True
@@ -48,5 +58,9 @@ class SqlOptions:
         for name in ("connections", "connect_attempts"):
             if not 1 <= getattr(self, name) <= 1_000:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 to 1000")
+        for name in ("deadline_s", "upkeep_deadline_s", "recycle_s"):
+            seconds = getattr(self, name)
+            if not 1 <= seconds <= MAX_SECONDS:
+                raise InvalidInput(f"{name} is {seconds} s; allowed: 1 s to {MAX_SECONDS} s")
         if self.synchronous not in ("FULL", "NORMAL"):
             raise InvalidInput(f"synchronous is {self.synchronous!r}; allowed: FULL or NORMAL")

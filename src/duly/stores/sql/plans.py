@@ -7,7 +7,8 @@ planned it, so a lost answer or an edit that sets a row back does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +17,11 @@ from sqlalchemy import select
 from duly.errors import InvalidInput
 from duly.ids import new_ids
 from duly.jobs import JobId, NewJob
+from duly.ledger import OccurrenceState
 from duly.occurrences import TRIGGER_VERSION, Moves
 from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest
 from duly.planning import Plan, Plannable, plan_many, quarantine
+from duly.runs import settle
 from duly.schedules import ScheduleId
 from duly.stores.checks import check_plan
 from duly.stores.spans import free_of
@@ -26,6 +29,9 @@ from duly.stores.sql import index, ledger
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.hand_over import HandedOver, JobMaker, hand_over
 from duly.stores.sql.ledger import Entry, entry_of
+from duly.stores.sql.runs import Charge, charge
+
+_HANDED_OVER = frozenset({OccurrenceState.PLANNED, OccurrenceState.DISPATCHING})
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
@@ -90,13 +96,44 @@ def _plan(
 ) -> tuple[list[Plan], HandedOver]:
     """Plan locked rows, and write everything."""
     known = [row for row in rows if row.body is not None]
-    plans = without_taken(db, known, plan_many(known, now_ms, until_ms))
+    made = plan_many(known, now_ms, until_ms)
+    plans = without_taken(db, known, made)
     entries, jobs = _made(db, known, plans, now_ms)
     handed = hand_over(db, entries, jobs)
+    plans = charged(db, known, _whole(made, plans), entries, handed.taken)
     unknown = [row for row in rows if row.body is None]
     plans += [Plan((), None, None, row.runs_left, NO_DEFINITION) for row in unknown]
     _move(db, known + unknown, plans, now_ms)
     return plans, handed
+
+
+def _whole(made: Sequence[Plan], plans: Sequence[Plan]) -> list[Plan]:
+    """The plans as they were made, and those that went to quarantine since."""
+    both = zip(made, plans, strict=True)
+    return [plan if plan.error is not None else whole for whole, plan in both]
+
+
+def charged(
+    db: Db,
+    rows: Sequence[Plannable],
+    plans: Sequence[Plan],
+    entries: Iterable[Entry],
+    taken: Collection[tuple[str, int]],
+) -> list[Plan]:
+    """Charge what was handed over to the schedules that have a limit; gives where rows go then."""
+    limited = {row.schedule_id: row.runs_left for row in rows if row.runs_left is not None}
+    if not limited:
+        return list(plans)
+    handed = Counter(
+        each.schedule_id
+        for each in entries
+        if each.schedule_id in limited
+        and each.state in _HANDED_OVER
+        and (each.schedule_id, each.nominal_ms) not in taken
+    )
+    charge(db, {each: Charge(handed[each], left) for each, left in limited.items()})
+    both = zip(rows, plans, strict=True)
+    return [settle(row, plan, handed[row.schedule_id]) for row, plan in both]
 
 
 def _made(

@@ -20,8 +20,6 @@ from sqlalchemy import (
     Table,
     any_,
     cast,
-    create_engine,
-    event,
     func,
     literal,
     select,
@@ -29,14 +27,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 
 from duly.errors import InvalidInput
 from duly.job_store import Wake
 from duly.occurrences import Moves
 from duly.stores.sql import postgresql_jobs
+from duly.stores.sql.failures import Failure
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
+from duly.stores.sql.postgresql_connections import connect_parameters, extend_deadline, make_engine
 from duly.stores.sql.postgresql_notices import Listener
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
 
@@ -45,6 +45,17 @@ if TYPE_CHECKING:
 
 _RACES = {"40001", "40P01", "23505"}
 """Serialization failure, deadlock, unique violation."""
+_UNIQUE_VIOLATION = "23505"
+_UNAVAILABLE = {"42501", "42P01", "42703", "42P07"}
+"""Missing rights, tables or columns: they come with a grant, or with a migration."""
+_FAILURES = {
+    "21": Failure.BAD_VALUE,
+    "22": Failure.BAD_VALUE,
+    "54": Failure.BAD_VALUE,
+    "23": Failure.BUG,
+    "42": Failure.BUG,
+}
+"""By the class of the SQLSTATE; any other class passes by itself or is for an operator to mend."""
 _SHARES = 256
 """Locks that the scopes of a namespace share: few wait for another's, and a bulk needs no more."""
 
@@ -56,6 +67,7 @@ class PostgresqlDialect:
     passes_messages = True
     lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
+    share_lock = "FOR KEY SHARE"
     each_of_ids = "CROSS JOIN LATERAL json_array_elements_text(CAST(m.ids AS json)) AS e (value)"
     job_of_k = "CROSS JOIN LATERAL (SELECT * FROM {p}jobs WHERE id = k.id LIMIT 1) AS j"
     has_one_writer = False
@@ -63,31 +75,18 @@ class PostgresqlDialect:
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
     take_jobs = staticmethod(postgresql_jobs.take_jobs)
     end_jobs = staticmethod(postgresql_jobs.end_jobs)
+    write_progress = staticmethod(postgresql_jobs.write_progress)
+    extend_deadline = staticmethod(extend_deadline)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
-        """An engine that sets READ COMMITTED itself, whatever the server's default is."""
+        """Return an engine of bounded connections; refuses to start without the driver."""
         try:
             import psycopg  # noqa: F401
         except ImportError:
             raise InvalidInput(
                 "postgresql needs the psycopg driver; run: pip install 'duly[postgres]'"
             ) from None
-        engine = create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            isolation_level="READ COMMITTED",
-            pool_size=options.connections,
-            max_overflow=0,
-            hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
-            pool_pre_ping=False,
-            connect_args={
-                "prepare_threshold": 5 if options.prepared_statements else None,
-                "connect_timeout": 5,
-                "application_name": "duly",
-            },
-        )
-        if options.prepared_statements:
-            event.listen(engine, "connect", _plan_each_time)
-        return engine
+        return make_engine(url, options)
 
     def faults(self) -> list[str]:
         """None known."""
@@ -109,6 +108,8 @@ class PostgresqlDialect:
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
         """A transaction-scoped advisory lock, and the schema of the namespace."""
         schema = tables.schema.schema
+        # Waiting for another starter, and building indexes, may take as long as they take.
+        self.extend_deadline(connection, None)
         self._lock(connection, f"duly schema {schema}")
         if schema is not None:
             connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
@@ -195,6 +196,17 @@ class PostgresqlDialect:
         )
         return list(others.scalars())
 
+    def estimate_line(self, db: Db) -> int:
+        """Return the live rows of the line, as the statistics of the server have them."""
+        table = db.tables.job_line
+        found = db.run(
+            "SELECT n_live_tup FROM pg_stat_all_tables WHERE relname = :name "
+            "AND schemaname = COALESCE(CAST(:schema AS text), current_schema())",
+            name=table.name,
+            schema=table.schema,
+        ).scalar()
+        return 0 if found is None else int(found)
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """A notice of each; PostgreSQL sends them with the commit."""
         if hints:
@@ -211,11 +223,26 @@ class PostgresqlDialect:
         if not options.notifications:
             return None
         direct = url if options.listen_url is None else make_url(options.listen_url)
-        return Listener(direct, _channel(tables), wake).close
+        parameters = connect_parameters(direct, options)
+        return Listener(direct, parameters, options.deadline_s, _channel(tables), wake).close
 
     def is_race(self, error: DBAPIError) -> bool:
         """Somebody else was first; the transaction was rolled back."""
-        return isinstance(error, IntegrityError) or getattr(error.orig, "sqlstate", "") in _RACES
+        return isinstance(error, IntegrityError) or sqlstate_of(error) in _RACES
+
+    def failure_of(self, error: DBAPIError) -> Failure:
+        """Return what kind of error the server reported, by its SQLSTATE."""
+        state = sqlstate_of(error)
+        if not state:
+            # The driver's own refusals: a NUL in a text, a type that it cannot adapt.
+            if isinstance(error, DataError):
+                return Failure.BAD_VALUE
+            return Failure.BUG if isinstance(error, ProgrammingError) else Failure.UNAVAILABLE
+        if state in _UNAVAILABLE:
+            return Failure.UNAVAILABLE
+        if state == _UNIQUE_VIOLATION:
+            return Failure.TAKEN
+        return _FAILURES.get(state[:2], Failure.UNAVAILABLE)
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
         """The server says it in its own words, and may be starting."""
@@ -224,11 +251,14 @@ class PostgresqlDialect:
         """Nothing to do."""
 
 
-def _plan_each_time(connection: Any, _record: object) -> None:
-    # A plan made for any array at all is made for a short one, and reads the whole table for a
-    # long one: four times slower from the eleventh batch on.
-    connection.execute("SET plan_cache_mode = force_custom_plan")
-    connection.commit()
+def sqlstate_of(error: DBAPIError) -> str:
+    """Return the SQLSTATE of an error of any driver; "" where the driver gives none."""
+    cause: Any = error.orig
+    for name in ("sqlstate", "pgcode"):  # psycopg and asyncpg; psycopg2
+        if state := getattr(cause, name, None):
+            return str(state)
+    said = cause.args[0] if getattr(cause, "args", None) else None  # pg8000
+    return str(said.get("C", "")) if isinstance(said, dict) else ""
 
 
 def _channel(tables: Tables) -> str:

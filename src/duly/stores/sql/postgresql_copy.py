@@ -15,13 +15,14 @@ from sqlalchemy.exc import DBAPIError
 from duly.jobs import JobState, NewJob
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.ledger import Entry
+from duly.stores.sql.postgresql_connections import is_lost_server
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
 
 _OWN = ("id", "input", "idempotency_key", "workspace", "scope", "schedule_id", "nominal_ms")
 """Columns that differ from job to job; the others are written once for all that share them."""
-_LINE = ("queue", "careful", "place", "action", "run_at_ms")
+_LINE = ("queue", "place", "action", "run_at_ms")
 _KEY = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in (*_OWN, "key")))
 _LEDGER = {name: attrgetter(name) for name in Entry.__struct_fields__}
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -108,7 +109,13 @@ def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
                 return False
             cursor.execute("RELEASE SAVEPOINT duly_copy")
     except psycopg.Error as error:
-        raise DBAPIError.instance("COPY", None, error, psycopg.Error) from error
+        failure = DBAPIError.instance("COPY", None, error, psycopg.Error)
+        is_lost = driver.closed or is_lost_server(error.sqlstate or "")
+        if is_lost and not db.is_foreign:
+            # SQLAlchemy has not seen this error: without this the connection would be used again.
+            db.connection.invalidate(error)
+            failure.connection_invalidated = True
+        raise failure from error
     return True
 
 

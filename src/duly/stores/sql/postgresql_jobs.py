@@ -7,18 +7,19 @@ keeps the planner to the key, where an array it can count would tempt it to read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from duly.job_store import ProgressNote
 from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql import job_line
 from duly.stores.sql.db import tuples
-from duly.stores.sql.job_events import IN_THE_ROW
+from duly.stores.sql.job_events import IN_THE_ROW, ISOLATED
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
 from duly.stores.sql.postgresql_copy import copy_jobs, copy_occurrences
@@ -36,56 +37,46 @@ _NOW = "(SELECT {now})"
 def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line past other claimers' locks, best place first."""
     request = take.request
-    values: dict[str, Any] = {"queue": take.queue, "worker": request.worker}
-    values |= {"plain": take.limit, "careful": take.careful_limit}
-    values["until_ms"] = take.lease_until_ms
-    is_cut = take.most < take.limit + take.careful_limit
-    if is_cut:
-        values["most"] = take.most
-    if take.workspace is None:
-        values["first_place"] = take.first_place
-    else:
+    values: dict[str, Any] = {
+        "queue": take.queue,
+        "worker": request.worker,
+        "limit": take.limit,
+        "first_place": take.first_place,
+        "until_ms": take.lease_until_ms,
+    }
+    if take.workspace is not None:
         values["workspace"] = take.workspace
     if request.actions is not None:
         values["actions"] = list(request.actions)
-    statement = _take(take.workspace is not None, request.actions is not None, is_cut)
+    statement = _take(take.workspace is not None, request.actions is not None)
     # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
     taken = sorted(tuples(db.run(statement, **values)), key=itemgetter(0))
     taken.sort(key=itemgetter(-1))
     return taken
 
 
-@lru_cache(maxsize=8)
-def _take(by_workspace: bool, by_action: bool, is_cut: bool) -> str:
+@lru_cache(maxsize=4)
+def _take(by_workspace: bool, by_action: bool) -> str:
     terms = f"run_at_ms <= {_NOW}"
-    # A range of one value, a filter that nobody can judge, and a limit that is not known before: of
-    # a line that is not analysed yet, as after the first burst, PostgreSQL would expect a handful,
-    # and gather and sort all of it.
+    # A range of one value, a filter that cannot be estimated, and a limit that is not known before:
+    # of a line that is not analysed yet, as after the first burst, PostgreSQL would expect a
+    # handful, and gather and sort all of it.
     terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
-    # Those who stood before the first place left their index entries, which stay until a vacuum.
-    plain = "(queue, careful, place) >= (:queue, 0, :first_place) "
-    plain += "AND (queue, careful) <= (:queue, 0)"
-    careful = "(queue, careful) >= (:queue, 1) AND (queue, careful) <= (:queue, 1)"
-    order = "queue, careful, place, id"
+    # Jobs that stood before the first place left their index entries, which stay until a vacuum.
+    key, names = "queue", ":queue"
     if by_workspace:
-        plain = "queue = :queue AND workspace = :workspace AND careful >= 0 AND careful <= 0"
-        careful = "queue = :queue AND workspace = :workspace AND careful >= 1 AND careful <= 1"
-        order = "queue, workspace, careful, place, id"
-    pick = f"SELECT ctid AS spot, place, id FROM {{p}}job_line WHERE {terms}"
+        key, names = "queue, workspace", ":queue, :workspace"
     return f"""
-        WITH plain AS MATERIALIZED (
-            {pick} AND {plain} ORDER BY {order} LIMIT (SELECT :plain) FOR UPDATE SKIP LOCKED
-        ), careful AS MATERIALIZED (
-            {pick} AND {careful} ORDER BY {order} LIMIT (SELECT :careful) FOR UPDATE SKIP LOCKED
+        WITH picked AS MATERIALIZED (
+            SELECT ctid AS spot FROM {{p}}job_line WHERE {terms}
+            AND ({key}, place) >= ({names}, :first_place) AND ({key}) <= ({names})
+            ORDER BY {key}, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED
         ), gone AS MATERIALIZED (
-            DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(
-                SELECT spot FROM (SELECT * FROM plain UNION ALL SELECT * FROM careful) AS picked
-                {"ORDER BY place, id LIMIT :most" if is_cut else ""}))
-            RETURNING id
+            DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id
         )
         UPDATE {{p}}jobs AS j SET state = 'processing', fence = fence + 1, events = events + 1,
-            attempts = attempts + careful, worker = :worker, claimed_at_ms = {_NOW},
-            lease_until_ms = :until_ms
+            unstarted = CASE WHEN careful > 0 THEN fence + 1 END, worker = :worker,
+            claimed_at_ms = {_NOW}, lease_until_ms = :until_ms
         WHERE id = ANY(ARRAY(SELECT id FROM gone)) AND state = 'queued'
         RETURNING {_LEASED}
     """
@@ -94,36 +85,47 @@ def _take(by_workspace: bool, by_action: bool, is_cut: bool) -> str:
 def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     """Store ends of one shape; gives the leases that were void."""
     first = finishes[0]
+    columns = dict(zip(Finish._fields, zip(*finishes, strict=True), strict=True))
     values: dict[str, Any] = {
-        "ids": texts_array([each.job_id for each in finishes]),
-        "fences": numbers_array([each.fence for each in finishes]),
+        "ids": texts_array(columns["job_id"]),
+        "fences": numbers_array(columns["fence"]),
         "charge": first.charge,
     }
     if first.state not in IN_THE_ROW:
         values["ended_as"] = None if first.status == first.state else first.status
     # What no job of the batch has need not travel.
     given: dict[str, str] = {}
-    if any(each.result is not None for each in finishes):
-        given["results"] = texts_array([each.result for each in finishes])
-    if any(each.error is not None for each in finishes):
-        given["errors"] = texts_array([each.error for each in finishes])
-    if first.delay_ms is not None:
-        given["delays"] = numbers_array([each.delay_ms for each in finishes])
+    for name, array, field in _GIVEN:
+        if columns[field].count(None) < len(finishes):
+            given[name] = array(columns[field])
     rows = db.run(
-        _end_statement(first.state, first.via, first.status == "released", frozenset(given)),
+        _end_statement(
+            *(first.state, first.via, first.status == "released", first.isolate),
+            frozenset(given),
+        ),
         **values,
         **given,
     )
     return [(row.id, row.fence) for row in rows]
 
 
-_ARRAYS = {"results": "text[]", "errors": "text[]", "delays": "bigint[]"}
+_GIVEN: tuple[tuple[str, Callable[[Any], str], str], ...] = (
+    ("results", texts_array, "result"),
+    ("errors", texts_array, "error"),
+    ("tooks", numbers_array, "took_ms"),
+    ("delays", numbers_array, "delay_ms"),
+    ("notes", texts_array, "progress"),
+)
+_ARRAYS = {name: "text[]" if array is texts_array else "bigint[]" for name, array, _ in _GIVEN}
 
 
 @lru_cache(maxsize=64)
-def _end_statement(state: str, via: str | None, is_released: bool, given: frozenset[str]) -> str:
+def _end_statement(
+    state: str, via: str | None, is_released: bool, isolate: bool, given: frozenset[str]
+) -> str:
     result = "f.results" if "results" in given else "NULL"
     error = "f.errors" if "errors" in given else "CAST(NULL AS text)"
+    took = "f.tooks" if "tooks" in given else "CAST(NULL AS bigint)"
     steps = 1 if via is None else 2
     sets = f"state = '{state}', events = events + {steps}"
     if "delays" in given:
@@ -134,6 +136,12 @@ def _end_statement(state: str, via: str | None, is_released: bool, given: frozen
         sets += ", waits = 1"
     if not is_released:
         sets += f", result = {result}, error = {error}"
+    if state == JobState.SUCCEEDED:
+        sets += f", took_ms = {took}"
+    if "notes" in given:
+        sets += ", progress = COALESCE(f.notes, j.progress)"
+    if isolate:
+        sets += f", careful = {ISOLATED}"
     told, returned = "", "j.id, j.fence"
     if state in FINAL:
         told += f""", marked AS (
@@ -147,7 +155,7 @@ def _end_statement(state: str, via: str | None, is_released: bool, given: frozen
         returned += "".join(f", j.{name}" for name in job_line.COLUMNS.split(", ") if name != "id")
     if state not in IN_THE_ROW:
         told += _told(state, via, steps)
-        returned += f", j.events, j.worker, j.claimed_at_ms, {error} AS error"
+        returned += f", j.events, j.worker, j.claimed_at_ms, {error} AS error, {took} AS took"
     names = sorted(given)
     arrays = "".join(f", CAST(:{name} AS {_ARRAYS[name]})" for name in names)
     return f"""
@@ -171,16 +179,29 @@ def _told(state: str, via: str | None, steps: int) -> str:
     """The events of an attempt that leaves its job's row: its start, and what ended it."""
     passed = ""
     if via is not None:
-        passed = f"""UNION ALL SELECT id, events - 1, {_NOW}, '{via}', fence, NULL, error, :ended_as
-            FROM ended"""
+        passed = f"""UNION ALL SELECT id, events - 1, {_NOW}, '{via}', fence, NULL, error,
+            :ended_as, took FROM ended"""
     return f""", told AS (
             INSERT INTO {{p}}job_events
-                (job_id, seq, at_ms, state, attempt, actor, reason, ended_as)
-            SELECT id, events - {steps}, claimed_at_ms, 'processing', fence, worker, NULL, NULL
-            FROM ended WHERE claimed_at_ms IS NOT NULL
-            UNION ALL SELECT id, events, {_NOW}, '{state}', fence, NULL, error, :ended_as FROM ended
+                (job_id, seq, at_ms, state, attempt, actor, reason, ended_as, took_ms)
+            SELECT id, events - {steps}, claimed_at_ms, 'processing', fence, worker, NULL, NULL,
+                CAST(NULL AS bigint) FROM ended WHERE claimed_at_ms IS NOT NULL
+            UNION ALL SELECT id, events, {_NOW}, '{state}', fence, NULL, error, :ended_as, took
+            FROM ended
             {passed} ON CONFLICT DO NOTHING
         )"""
+
+
+def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
+    """Write notes beside jobs that are locked."""
+    if notes:
+        ids, _, texts = zip(*notes, strict=True)
+        db.run(
+            "UPDATE {p}jobs AS j SET progress = f.note FROM unnest(CAST(:ids AS text[]), "
+            "CAST(:notes AS text[])) AS f (id, note) WHERE j.id = f.id",
+            ids=texts_array(ids),
+            notes=texts_array(texts),
+        )
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
@@ -222,10 +243,10 @@ _ADD = """
             idempotency_key text, schedule_id text, nominal_ms bigint, policies text, turn text,
             in_line integer, correlation_id text, metadata text, input text)
         ON CONFLICT (id) DO NOTHING
-        RETURNING id, state, queue, careful, place, workspace, action, run_at_ms
+        RETURNING id, state, queue, place, workspace, action, run_at_ms
     ), lined AS (
-        INSERT INTO {p}job_line (queue, careful, place, id, workspace, action, run_at_ms)
-        SELECT queue, careful, place, id, workspace, action, run_at_ms FROM added
+        INSERT INTO {p}job_line (queue, place, id, workspace, action, run_at_ms)
+        SELECT queue, place, id, workspace, action, run_at_ms FROM added
         WHERE state = 'queued'
     ), told AS (
         INSERT INTO {p}job_events (job_id, seq, at_ms, state, attempt)

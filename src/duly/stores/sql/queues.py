@@ -7,13 +7,10 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from duly.errors import InvalidInput
 from duly.job_store import Lock, QueueSettings, WorkerInfo
-from duly.jobs import WorkerId, check_text
-from duly.stores.checks import check_limit
+from duly.jobs import ALL_QUEUES, WorkerId
+from duly.stores.checks import check_limit, check_lock, check_queue_settings
 from duly.stores.sql.db import Db
-
-MAX_LOCK_MS = 86_400_000
 
 
 def settings_of(row: Row[Any]) -> QueueSettings:
@@ -22,8 +19,8 @@ def settings_of(row: Row[Any]) -> QueueSettings:
 
 
 def set_queue(db: Db, settings: QueueSettings) -> None:
-    """Store what is decided about a queue."""
-    check_text("queue", settings.queue)
+    """Store what is decided about a queue, or about all of them."""
+    check_queue_settings(settings)
     decided = {
         "paused": int(settings.is_paused),
         "note": settings.note,
@@ -32,11 +29,12 @@ def set_queue(db: Db, settings: QueueSettings) -> None:
     }
     statement = db.dialect.insert(db.tables.queues).values({"queue": settings.queue} | decided)
     db.connection.execute(statement.on_conflict_do_update(index_elements=["queue"], set_=decided))
-    db.dialect.tell(db, {f"queue:{settings.queue}"})
+    is_all = settings.queue == ALL_QUEUES
+    db.dialect.tell(db, {"queue:*" if is_all else f"queue:{settings.queue}"})
 
 
 def list_queues(db: Db) -> list[QueueSettings]:
-    """Every queue somebody spoke about."""
+    """Return all configured queues."""
     return [settings_of(row) for row in db.run("SELECT * FROM {p}queues ORDER BY queue")]
 
 
@@ -51,6 +49,7 @@ def beat(db: Db, worker: WorkerInfo) -> None:
         "running": worker.running,
         "stopping": int(worker.is_stopping),
         "beat_at_ms": now_ms,
+        "actions": None if worker.actions is None else json.dumps(worker.actions),
     }
     statement = db.dialect.insert(db.tables.workers).values(
         said | {"id": worker.id, "started_at_ms": now_ms}
@@ -72,6 +71,7 @@ def list_workers(db: Db, limit: int = 100) -> list[WorkerInfo]:
             bool(row.stopping),
             row.started_at_ms,
             row.beat_at_ms,
+            None if row.actions is None else tuple(json.loads(row.actions)),
         )
         for row in db.run("SELECT * FROM {p}workers ORDER BY id LIMIT :limit", limit=limit)
     ]
@@ -98,7 +98,7 @@ def remove_silent_workers(db: Db, silent_ms: int, limit: int = 100) -> list[Work
 
 def acquire_lock(db: Db, name: str, owner: str, ttl_ms: int) -> Lock | None:
     """Take a lock that is free, run out, or the owner's own already."""
-    _check(name, owner, ttl_ms)
+    check_lock(name, owner, ttl_ms)
     db.connection.execute(
         db.dialect.insert_or_ignore(db.tables.locks),
         {"name": name, "owner": None, "fence": 0, "locked_until_ms": 0, "updated_at_ms": 0},
@@ -117,7 +117,7 @@ def acquire_lock(db: Db, name: str, owner: str, ttl_ms: int) -> Lock | None:
 
 def extend_lock(db: Db, name: str, owner: str, ttl_ms: int) -> Lock | None:
     """Hold a lock for longer."""
-    _check(name, owner, ttl_ms)
+    check_lock(name, owner, ttl_ms)
     rows = db.run(
         "UPDATE {p}locks SET locked_until_ms = {now} + :ttl_ms, updated_at_ms = {now} "
         "WHERE name = :name AND owner = :owner AND locked_until_ms > {now} "
@@ -151,10 +151,3 @@ def list_locks(db: Db, name: str | None = None, *, after: str = "", limit: int =
         limit=limit,
     )
     return [Lock._make(row) for row in rows]
-
-
-def _check(name: str, owner: str, ttl_ms: int) -> None:
-    check_text("lock name", name)
-    check_text("lock owner", owner)
-    if type(ttl_ms) is not int or not 1 <= ttl_ms <= MAX_LOCK_MS:
-        raise InvalidInput(f"ttl_ms is {ttl_ms!r}; allowed: 1 to {MAX_LOCK_MS}")

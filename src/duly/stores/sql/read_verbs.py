@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from duly.job_store import Lock
 from duly.jobs import JobId
 from duly.ledger import Occurrence, OccurrenceState
-from duly.ledger_store import Lateness, LedgerSummary
+from duly.ledger_store import Lateness, LedgerSummary, MissingSchedule, OccurrenceCounts
 from duly.occurrences import IndexRow
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
-from duly.stores.sql import ledger, ledger_reads, queues, searches
+from duly.stores.sql import ledger, ledger_counts, ledger_reads, queues, searches
 from duly.stores.sql.job_verbs import JobVerbs
 
 
@@ -66,6 +66,14 @@ class ReadVerbs(JobVerbs):
     ) -> LedgerSummary:
         """Count what became of the times from one instant to before another."""
         return await self._run(ledger_reads.ledger_summary, schedule_id, from_ms, to_ms)
+
+    async def count_occurrences(self) -> OccurrenceCounts:
+        """Count the times of the whole ledger by flow and outcome."""
+        return await self._run(ledger_counts.count_occurrences)
+
+    async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
+        """Return schedules with a next time that keep missing or skipping, by id."""
+        return await self._run(ledger_counts.find_missing, limit)
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
         """How late schedules' jobs began, of the jobs that ended last, newest first."""

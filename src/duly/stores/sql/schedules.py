@@ -6,18 +6,17 @@ means is decided by `edits`, which is pure; the verb reads, asks, and writes the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, and_, delete, func, select, tuple_
+from sqlalchemy import Row, and_, delete, select, tuple_
 
-from duly.errors import InvalidInput
 from duly.ids import new_ids
 from duly.jobs import JobId, NewJob
-from duly.occurrences import is_overdue, policies_text
-from duly.schedules import Definition, Schedule, ScheduleId
+from duly.occurrences import is_overdue
+from duly.runs import known_runs
+from duly.schedules import Definition, HandOver, Schedule, ScheduleId, state_of
 from duly.scopes import Scope, check_flow
 from duly.store import (
     ABSENT,
@@ -27,20 +26,27 @@ from duly.store import (
     ScheduleWrite,
     ScheduleWritten,
 )
-from duly.stores.checks import SCHEDULES, check_limit, deleted
+from duly.stores.checks import (
+    SCHEDULES,
+    check_limit,
+    check_writes,
+    delete_refusal,
+    deleted,
+    id_taken,
+)
+from duly.stores.quotas import is_counted, may_need_room
 from duly.stores.sql import events, ledger, rows
 from duly.stores.sql.admitted import admitted
 from duly.stores.sql.bulk import chunks, insert_all, update_all
 from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dispatches import dispatch_entries, plan_dispatches
+from duly.stores.sql.documents import refuse_taken_ids
 from duly.stores.sql.edits import Edit, Stored, Taken, plan_write, set_back, unplanned
 from duly.stores.sql.hand_over import hand_over, jobs_of, key_of
 from duly.stores.sql.plans import plan_at_once
+from duly.stores.sql.quotas import holdings
+from duly.stores.sql.runs import count_ledger
 from duly.stores.sql.withdrawals import Why, withdraw, write_pause
-
-MAX_WRITES = 10_000
-_NEAR = 10
-"""A scope is near its limit where so many writers, each unseen by the others, could pass it."""
 
 
 def get_schedule(db: Db, key: ScheduleKey) -> Schedule | None:
@@ -63,8 +69,21 @@ def find_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
     return None if found is None else schedule_of(found)
 
 
+class Held(NamedTuple):
+    """A schedule whose row, if it has one, and document are ours until the transaction ends."""
+
+    stored: Stored
+    row_id: int | None
+
+
 def hold_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
     """Read one schedule and hold its row and document: nobody plans or changes it meanwhile."""
+    held = hold(db, schedule_id)
+    return None if held is None else held.stored.schedule
+
+
+def hold(db: Db, schedule_id: ScheduleId) -> Held | None:
+    """The same, with its row."""
     seen = find_schedule(db, schedule_id)
     if seen is None:
         return None
@@ -74,7 +93,9 @@ def hold_schedule(db: Db, schedule_id: ScheduleId) -> Schedule | None:
         # A resume brought it while we waited for the document; the row comes first.
         raise LostRace(f"{key} got its index row while it was asked for")
     found = stored.get(key)
-    return found.schedule if found is not None and found.schedule.id == schedule_id else None
+    if found is None or found.schedule.id != schedule_id:
+        return None
+    return Held(found, numbers.get(key))
 
 
 def list_schedules(
@@ -99,8 +120,7 @@ def list_schedules(
 
 def put_schedules(db: Db, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritten | Refused]:
     """Store definitions with their index rows and events."""
-    if len(writes) > MAX_WRITES:
-        raise InvalidInput(f"{len(writes)} schedules at once; allowed: {MAX_WRITES}")
+    check_writes(writes)
     for write in writes:
         check_flow(write.key.flow)
     now_ms = db.now_ms()
@@ -127,24 +147,52 @@ def _put_batch(
     db: Db, writes: Sequence[ScheduleWrite], now_ms: int
 ) -> list[ScheduleWritten | Refused]:
     stored, numbers = _read(db, [write.key for write in writes])
-    held = _held(db, [write for write in writes if write.key not in stored])
+    held = holdings(db, _needing_room(writes, stored))
     answers: list[ScheduleWritten | Refused] = []
     batch = _Batch(numbers, stored)
     for write in writes:
         before = stored.get(write.key)
-        edit = plan_write(write, before, held[write.key.scope], now_ms)
+        edit = plan_write(write, before, held, now_ms)
         if isinstance(edit, Refused):
             answers.append(edit)
             continue
-        held[write.key.scope] += before is None
+        counted = is_counted(None if before is None else before.schedule)
+        held.add(write.key, is_counted(edit.schedule) - counted)
         batch.add(write.key, edit)
         answers.append(ScheduleWritten(edit.schedule, edit.row, created=before is None))
+    if db.is_retry:
+        _refuse_taken_ids(db, [each for each in writes if batch.creates(each.key)])
     overdue = batch.overdue(now_ms)
     if overdue:
         # Times that have come belong to the old definitions: plan them, then begin anew.
         _plan_overdue(db, overdue, now_ms)
         return _put_batch(db, writes, now_ms)
     return _as_they_stand(db, answers, batch.write(db, now_ms))
+
+
+def _refuse_taken_ids(db: Db, creations: Sequence[ScheduleWrite]) -> None:
+    """Raise Conflict if another schedule, document or index row has the id of a new schedule."""
+    names: dict[str, str] = {}
+    for write in creations:
+        whose = f"schedule {write.key.flow}/{write.key.scope}/{write.key.name}"
+        if names.setdefault(write.id, whose) != whose:
+            raise id_taken(write.id, whose)
+    refuse_taken_ids(db, names)
+    rules = db.tables.schedule_rules
+    keys = {write.id: write.key for write in creations}
+    for chunk in chunks(list(keys)):
+        statement = select(rules.c.schedule_id, rules.c.flow, rules.c.scope, rules.c.name)
+        for row in db.connection.execute(statement.where(rules.c.schedule_id.in_(chunk))):
+            if ScheduleKey(row.flow, row.scope, row.name) != keys[row.schedule_id]:
+                raise id_taken(row.schedule_id, names[row.schedule_id])
+
+
+def _needing_room(
+    writes: Sequence[ScheduleWrite], stored: Mapping[ScheduleKey, Stored]
+) -> list[ScheduleWrite]:
+    """Return the writes that the limits of their owners may have to be asked for."""
+    found = {key: each.schedule for key, each in stored.items()}
+    return [write for write in writes if may_need_room(write, found.get(write.key))]
 
 
 def _as_they_stand(
@@ -171,10 +219,9 @@ def delete_schedule(
     """Remove row and document, and what has not begun; the ledger and the events stay."""
     now_ms = db.now_ms()
     found = _read(db, [key])[0].get(key)
-    if found is None:
-        return Refused("absent", ABSENT)
-    if expected_version not in (None, found.schedule.version):
-        return Refused("stale", found.schedule.version)
+    refusal = delete_refusal(expected_version, ABSENT if found is None else found.schedule.version)
+    if refusal is not None or found is None:
+        return refusal or Refused("absent", ABSENT)
     while found.row is not None and is_overdue(found.row, now_ms):
         # Times that have come are planned, so that the ledger has them, and then withdrawn.
         _plan_overdue(db, [found.schedule.id], now_ms)
@@ -216,6 +263,10 @@ class _Batch:
         if edit.event is not None:
             self._after[key] = edit
             self._events.append(edit.event)
+
+    def creates(self, key: ScheduleKey) -> bool:
+        """Return whether a schedule of this key is to be stored that was not there."""
+        return key in self._after and key not in self._stored
 
     def overdue(self, now_ms: int) -> list[ScheduleId]:
         """Schedules that change while a time that has come waits for a planner."""
@@ -295,8 +346,10 @@ def _plan_again(db: Db, edits: Iterable[Edit], now_ms: int) -> None:
     for edit in [each for each in edits if each.again]:
         key = key_of(edit.schedule)
         if edit.schedule.definition.hand_over == "http":
-            policies = policies_text(edit.schedule.definition.policies)
-            posts += dispatch_entries(key, policies, edit.again, now_ms)
+            definition = edit.schedule.definition
+            action = f"{edit.schedule.flow}.{definition.action}"
+            delivery = db.planning.options(action, definition.policies).delivery
+            posts += dispatch_entries(key, delivery, edit.again, now_ms)
             continue
         own = [
             ledger.entry_of(each, key, now_ms, JobId(job_id))
@@ -343,49 +396,26 @@ def _read(
                 found[key] = Stored(schedule, rows.row_of(row))
             else:
                 found[key] = Stored(schedule, None, rests_at_ms=row.nominal_ms)
-    _count_runs(db, found)
-    return found, numbers
+    return _counted(db, found), numbers
 
 
-def _count_runs(db: Db, found: dict[ScheduleKey, Stored]) -> None:
-    """Ask the ledger for the runs of those that have an allowance and no row to count it."""
-    keys = {
-        each.schedule.id: key
-        for key, each in found.items()
-        if each.row is None and each.schedule.definition.max_runs is not None
-    }
-    for schedule_id, (runs, _) in ledger.runs(db, list(keys)).items():
-        key = keys[ScheduleId(schedule_id)]
-        found[key] = replace(found[key], runs=runs)
-
-
-def _held(db: Db, creations: Sequence[ScheduleWrite]) -> Counter[str]:
-    """How many schedules each scope has that is to get another; nobody adds to one near its limit.
-
-    After the rows that stand already: whoever has this guard has no more of them to wait for. Far
-    from its limit a scope needs none, and then nobody waits for somebody else's transaction.
-    """
-    limits = {write.key.scope: write.limits.schedules for write in creations}
-    limits.pop("system", None)
-    more = Counter(write.key.scope for write in creations)
-    held = _count(db, limits)
-    near = [each for each in limits if _NEAR * (held[each] + more[each]) > limits[each]]
-    if near:
-        db.dialect.guard_scopes(db.connection, db.tables, near)
-        dict.update(held, _count(db, near))  # a Counter's own would add them
-    return held
-
-
-def _count(db: Db, scopes: Collection[str]) -> Counter[str]:
-    if not scopes:
-        return Counter()
-    table = db.tables.resources
-    statement = (
-        select(table.c.scope, func.count())
-        .where(table.c.collection == SCHEDULES, table.c.scope.in_(scopes))
-        .group_by(table.c.scope)
-    )
-    return Counter(dict(db.connection.execute(statement).all()))
+def _counted(db: Db, found: Mapping[ScheduleKey, Stored]) -> dict[ScheduleKey, Stored]:
+    """The same with the count of runs of those that have a limit."""
+    unknown = [
+        each.schedule.id
+        for each in found.values()
+        if each.schedule.runs_had is None
+        and each.row is None
+        and each.schedule.definition.max_runs is not None
+    ]
+    in_ledger = count_ledger(db, unknown)
+    counted = dict(found)
+    for key, each in found.items():
+        row_left = None if each.row is None else each.row.runs_left
+        had = known_runs(each.schedule, row_left, in_ledger.get(each.schedule.id, 0))
+        if had != each.schedule.runs_had:
+            counted[key] = replace(each, schedule=replace(each.schedule, runs_had=had))
+    return counted
 
 
 def document_name(key: ScheduleKey) -> str:
@@ -403,24 +433,39 @@ def document_values(schedule: Schedule) -> dict[str, Any]:
         "version": schedule.version,
         "state": schedule.state,
         "error": schedule.error,
+        "runs_had": schedule.runs_had,
         "body": schedule.definition.to_json(),
         "created_at_ms": schedule.created_at_ms,
         "updated_at_ms": schedule.updated_at_ms,
+        "hand_over": stored_hand_over(schedule.definition.hand_over),
+        "finished_at_ms": schedule.updated_at_ms if schedule.state == "finished" else None,
+        "temporary": 1 if schedule.definition.delete_after_completion else None,
     }
+
+
+def stored_hand_over(hand_over: HandOver) -> HandOver | None:
+    """Return the value of column `hand_over`, which only schedules of another one than `jobs` have.
+
+    So its index stays small, and what releases before the column wrote is right.
+    """
+    return None if hand_over == "jobs" else hand_over
 
 
 def schedule_of(row: Row[Any]) -> Schedule:
     """The schedule of its document's columns."""
     flow, _, name = row.name.partition("/")
+    definition = Definition.parse(row.body)
     return Schedule(
         id=row.id,
         flow=flow,
         scope=Scope.parse(row.scope),
         name=name,
-        definition=Definition.parse(row.body),
-        state=row.state,
+        definition=definition,
+        # Releases before schema version 12 write "external" as a state.
+        state=state_of(definition) if row.state == "external" else row.state,
         version=row.version,
         created_at_ms=row.created_at_ms,
         updated_at_ms=row.updated_at_ms,
         error=row.error,
+        runs_had=row.runs_had,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 17
 PREFIX = "duly_"
 
 
@@ -30,6 +30,7 @@ class Tables:
     schedule_index: Table
     schedule_events: Table
     occurrences: Table
+    ledger_counts: Table
     running: Table
     jobs: Table
     job_events: Table
@@ -77,6 +78,10 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _text("body"),
             _ms("created_at_ms"),
             _ms("updated_at_ms"),
+            _text("hand_over", nullable=True),
+            _whole("runs_had", nullable=True),
+            _ms("finished_at_ms", nullable=True),
+            _whole("temporary", nullable=True),
         ),
         resource_index=table(
             "resource_index",
@@ -98,6 +103,13 @@ def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tab
             _text("detail"),
         ),
         occurrences=table("occurrences", *_ledger_columns()),
+        ledger_counts=table(
+            "ledger_counts",
+            Column("seq", BigInteger, primary_key=True, autoincrement=True),
+            _text("flow"),
+            _text("outcome"),
+            _ms("times"),
+        ),
         running=table(
             "running",
             _text("schedule_id", primary_key=True),
@@ -178,11 +190,11 @@ def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _text("actor", nullable=True),
             _text("reason", nullable=True),
             _text("ended_as", nullable=True),
+            _ms("took_ms", nullable=True),
         ),
         "job_line": table(
             "job_line",
             _text("queue", primary_key=True),
-            _whole("careful", primary_key=True),
             _ms("place", primary_key=True),
             _text("id", primary_key=True),
             _text("workspace"),
@@ -237,6 +249,8 @@ def _job_columns() -> list[Column[object]]:
         _whole("in_line"),
         _ms("claimed_at_ms", nullable=True),
         _whole("waits"),
+        _ms("took_ms", nullable=True),
+        _whole("unstarted", nullable=True),
     ]
 
 
@@ -281,6 +295,7 @@ def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _whole("stopping"),
             _ms("started_at_ms"),
             _ms("beat_at_ms"),
+            _text("actions", nullable=True),
         ),
         "locks": table(
             "locks",

@@ -1,7 +1,7 @@
 """Station 8: schedules of all scopes, page by page.
 
-The order is that of the document's name (`flow/name`) and then the scope, which three indexes have:
-one of all schedules, one by state, and the key of documents inside one scope.
+The order is that of the document's name (`flow/name`) and then the scope, which four indexes have:
+one of all schedules, one by state, one by hand-over, and the key of documents inside one scope.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import rows
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
-from duly.stores.sql.schedules import document_name, schedule_of
+from duly.stores.sql.schedules import document_name, schedule_of, stored_hand_over
 
 MAX_FLOWS = 1_000
 """Flows that a search for a name looks into."""
@@ -98,6 +98,9 @@ def _ordered(
     statement = select(table).where(table.c.state.is_not(None))
     if which.state is not None:
         statement = statement.where(table.c.state == which.state)
+    if which.hand_over is not None:
+        stored = stored_hand_over(which.hand_over)
+        statement = statement.where(table.c.hand_over == stored)  # None becomes IS NULL
     if which.scope is None:
         if after is not None:
             behind: ColumnElement[bool] = tuple_(table.c.name, table.c.scope) > tuple_(*after)

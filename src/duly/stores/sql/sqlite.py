@@ -27,12 +27,20 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import (
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
 from sqlalchemy.pool import QueuePool
 
 from duly.errors import InvalidInput
 from duly.occurrences import Moves
 from duly.stores.sql import sqlite_jobs
+from duly.stores.sql.failures import Failure
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.schema import PREFIX, Tables, make_tables
 
@@ -45,6 +53,17 @@ CACHE_KIB = 16_384
 """Pages kept by a connection: a claim of a thousand rows touches a thousand of them."""
 LOOK_MS = 20
 """How long SQLite waits for the write lock before it is asked anew."""
+_MAX_LINE = 1_000_000
+_TAKEN = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_FAILURES = {
+    sqlite3.SQLITE_TOOBIG: Failure.BAD_VALUE,
+    sqlite3.SQLITE_ERROR: Failure.BUG,
+    sqlite3.SQLITE_CONSTRAINT: Failure.BUG,
+    sqlite3.SQLITE_MISMATCH: Failure.BUG,
+    sqlite3.SQLITE_MISUSE: Failure.BUG,
+    sqlite3.SQLITE_RANGE: Failure.BUG,
+}
+"""By result code; any other passes by itself or is for an operator to mend."""
 _FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
 
 
@@ -61,6 +80,7 @@ class SqliteDialect:
     passes_messages = False
     lock = ""
     skip_locked = ""
+    share_lock = ""
     each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
     job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
@@ -68,6 +88,7 @@ class SqliteDialect:
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
     take_jobs = staticmethod(sqlite_jobs.take_jobs)
     end_jobs = staticmethod(sqlite_jobs.end_jobs)
+    write_progress = staticmethod(sqlite_jobs.write_progress)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine of short transactions, each of which holds the write lock from its start."""
@@ -88,6 +109,9 @@ class SqliteDialect:
         event.listen(engine, "connect", _settings(options))
         event.listen(engine, "begin", _begin(options.busy_timeout_ms / 1000))
         return engine
+
+    def extend_deadline(self, connection: Connection, deadline_s: float | None) -> None:
+        """Nothing to do: a file has no peer that could fall silent."""
 
     def faults(self) -> list[str]:
         """The checkpoint fault, where this SQLite has it."""
@@ -162,6 +186,15 @@ class SqliteDialect:
         )
         return sorted(jobs.keys() - set(added.scalars()))
 
+    def estimate_line(self, db: Db) -> int:
+        """Return the rows of the line, counted up to a million: SQLite keeps no statistics."""
+        found = db.run(
+            "SELECT count(*) FROM (SELECT 1 FROM {p}job_line "
+            "ORDER BY queue, workspace, place, id LIMIT :most)",
+            most=_MAX_LINE,
+        )
+        return int(found.scalar_one())
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """Nothing to do: SQLite passes no messages between processes."""
 
@@ -171,6 +204,21 @@ class SqliteDialect:
     def is_race(self, error: DBAPIError) -> bool:
         """Writers are alone here, but a snapshot taken before another's commit cannot write."""
         return isinstance(error, IntegrityError) or "snapshot" in str(error.orig).lower()
+
+    def failure_of(self, error: DBAPIError) -> Failure:
+        """Return what kind of error SQLite reported, by its result code."""
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code is None:
+            # The driver's own refusal, of a type that it cannot bind.
+            is_bug = isinstance(error, ProgrammingError | InterfaceError | NotSupportedError)
+            is_closed = "closed database" in str(error.orig)
+            return Failure.BUG if is_bug and not is_closed else Failure.UNAVAILABLE
+        if code in _TAKEN:
+            return Failure.TAKEN
+        said = str(error.orig)
+        if code == sqlite3.SQLITE_ERROR and said.startswith(("no such table", "no such column")):
+            return Failure.UNAVAILABLE  # another release's schema
+        return _FAILURES.get(code & 0xFF, Failure.UNAVAILABLE)
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
         """A file that is none of ours, or that this user may not open or write."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
 
+from duly.job_store import ProgressNote
 from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql import job_line, job_marks
 from duly.stores.sql.db import tuples
-from duly.stores.sql.job_events import IN_THE_ROW
+from duly.stores.sql.job_events import IN_THE_ROW, ISOLATED
 from duly.stores.sql.job_inserts import first_event, full_row
 
 if TYPE_CHECKING:
@@ -37,22 +38,19 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     if request.actions is not None:
         values["actions"] = list(request.actions)
     statement = _pick(take.workspace is not None, request.actions is not None)
-    found: list[Row[Any]] = []
-    for careful, limit in ((0, take.limit), (1, take.careful_limit)):
-        if limit > 0:
-            found += db.run(statement, careful=careful, limit=limit, **values).all()
-    if not found:
+    picked = db.run(statement, limit=take.limit, first_place=take.first_place, **values).all()
+    if not picked:
         return []
-    picked = sorted(found, key=lambda row: (row.place, row.id))[: take.most]
     db.connection.exec_driver_sql(
         _LEAVE.format(prefix=db.dialect.names(db.tables)[0]),
-        [(take.queue, row.careful, row.place, row.id) for row in picked],
+        [(take.queue, row.place, row.id) for row in picked],
     )
     ids = json.dumps([row.id for row in picked])
     db.run(
         "UPDATE {p}jobs SET state = 'processing', fence = fence + 1, events = events + 1, "
-        "attempts = attempts + careful, worker = :worker, claimed_at_ms = {now}, "
-        "lease_until_ms = :until_ms WHERE id IN (SELECT value FROM json_each(:ids))",
+        "unstarted = CASE WHEN careful > 0 THEN fence + 1 END, worker = :worker, "
+        "claimed_at_ms = {now}, lease_until_ms = :until_ms "
+        "WHERE id IN (SELECT value FROM json_each(:ids))",
         ids=ids,
         worker=request.worker,
         until_ms=take.lease_until_ms,
@@ -65,16 +63,16 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     return tuples(leased)
 
 
-_LEAVE = "DELETE FROM {prefix}job_line WHERE queue = ? AND careful = ? AND place = ? AND id = ?"
+_LEAVE = "DELETE FROM {prefix}job_line WHERE queue = ? AND place = ? AND id = ?"
 
 
 @lru_cache(maxsize=4)
 def _pick(by_workspace: bool, by_action: bool) -> str:
     return (
-        "SELECT id, place, careful FROM {p}job_line WHERE queue = :queue "
+        "SELECT id, place FROM {p}job_line WHERE queue = :queue "
         + ("AND workspace = :workspace " if by_workspace else "")
         + ("AND action IN :actions " if by_action else "")
-        + "AND careful = :careful AND run_at_ms <= {now} ORDER BY place, id LIMIT :limit"
+        + "AND place >= :first_place AND run_at_ms <= {now} ORDER BY place, id LIMIT :limit"
     )
 
 
@@ -100,14 +98,16 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     many(
         _end(prefix, first),
         [
-            (
-                now_ms,
-                first.charge,
-                now_ms + (each.delay_ms or 0),
-                each.result,
-                each.error,
-                each.job_id,
-            )
+            {
+                "now": now_ms,
+                "charge": first.charge,
+                "next": now_ms + (each.delay_ms or 0),
+                "result": each.result,
+                "error": each.error,
+                "took": each.took_ms,
+                "note": each.progress,
+                "id": each.job_id,
+            }
             for each in ends
         ],
     )
@@ -122,8 +122,8 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
 
 _TELL = """
     INSERT OR IGNORE INTO {prefix}job_events
-        (job_id, seq, at_ms, state, attempt, actor, reason, ended_as)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        (job_id, seq, at_ms, state, attempt, actor, reason, ended_as, took_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -133,28 +133,66 @@ def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list
     path = [state.value for state in (first.via, first.state) if state is not None]
     ended_as = None if first.status == first.state else first.status
     starts = [
-        (row.id, row.events, row.claimed_at_ms, "processing", row.fence, row.worker, None, None)
+        (
+            row.id,
+            row.events,
+            row.claimed_at_ms,
+            "processing",
+            row.fence,
+            row.worker,
+            None,
+            None,
+            None,
+        )
         for row in rows
         if row.claimed_at_ms is not None
     ]
     return starts + [
-        (row.id, row.events + step, now_ms, state, row.fence, None, end.error, ended_as)
+        (
+            row.id,
+            row.events + step,
+            now_ms,
+            state,
+            row.fence,
+            None,
+            end.error,
+            ended_as,
+            end.took_ms,
+        )
         for row, end in zip(rows, ends, strict=True)
         for step, state in enumerate(path, 1)
     ]
 
 
 def _end(prefix: str, first: Finish) -> str:
-    """Parameters: now, charge, next run time, result, error, id."""
+    """Return the update for ends of one shape.
+
+    Parameters have names: Python 3.12.0 to 3.12.3 warn about numbered ones.
+    """
     sets = f"state = '{first.state}', events = events + {1 if first.via is None else 2}"
-    ended_at = "?1" if first.state in FINAL else "NULL"
-    sets += f", finished_at_ms = {ended_at}, attempts = attempts + ?2"
+    ended_at = ":now" if first.state in FINAL else "NULL"
+    sets += f", finished_at_ms = {ended_at}, attempts = attempts + :charge"
     sets += f", waits = {int(first.state is JobState.RETRYING)}"
     if first.delay_ms is not None:
-        sets += ", place = place + ?3 - run_at_ms, run_at_ms = ?3"
+        sets += ", place = place + :next - run_at_ms, run_at_ms = :next"
     if first.status != "released":
-        sets += ", result = ?4, error = ?5"
-    return f"UPDATE {prefix}jobs SET {sets}, lease_until_ms = NULL WHERE id = ?6"
+        sets += ", result = :result, error = :error"
+    if first.state is JobState.SUCCEEDED:
+        sets += ", took_ms = :took"
+    sets += ", progress = COALESCE(:note, progress)"
+    if first.isolate:
+        sets += f", careful = {ISOLATED}"
+    return f"UPDATE {prefix}jobs SET {sets}, lease_until_ms = NULL WHERE id = :id"
+
+
+def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
+    """Write notes beside jobs that are held."""
+    if notes:
+        prefix, _ = db.dialect.names(db.tables)
+        db.connection.exec_driver_sql(
+            f"UPDATE {prefix}jobs SET progress = ? WHERE id = ?",
+            [(note.progress, note.job_id) for note in notes],
+        )
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:

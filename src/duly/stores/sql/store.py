@@ -27,6 +27,7 @@ from duly.store import (
     ScheduleWritten,
     Written,
 )
+from duly.stores.arguments import checked
 from duly.stores.sql import documents, events, extras, index, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
@@ -34,6 +35,7 @@ from duly.stores.sql.glass_verbs import GlassVerbs
 from duly.stores.sql.upkeep_verbs import UpkeepVerbs
 
 
+@checked
 class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     """Every verb of the port on one relational database."""
 
@@ -153,10 +155,12 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         declared: set[str] = set(flows or ())
         after: tuple[str, str] | None = ("", "")
         while after is not None:
-            page = await self._run(reconcile.reconcile_page, flows, after)
+            page = await self._run_upkeep(reconcile.reconcile_page, flows, after)
             total, after = total + page.report, page.after
             declared |= page.flows
-        while declared and (gone := await self._run(reconcile.remove_orphans, sorted(declared))):
+        while declared and (
+            gone := await self._run_upkeep(reconcile.remove_orphans, sorted(declared))
+        ):
             total += ReconcileReport(removed=gone)
         return total
 
@@ -182,4 +186,4 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""
-        return await self._run(reconcile.index_health)
+        return await self._run_upkeep(reconcile.index_health)

@@ -31,13 +31,12 @@ WITH RECURSIVE pair(workspace) AS (
                THEN 1 ELSE 0 END) AS held
     FROM {p}queue_tokens WHERE queue = :queue GROUP BY workspace
 )
-SELECT pair.workspace, COALESCE(held.served_at_ms, 0) AS served_at_ms,
-       <0> AS plain_place, <1> AS careful_place
+SELECT pair.workspace, COALESCE(held.served_at_ms, 0) AS served_at_ms, <place> AS place
 FROM pair LEFT JOIN held ON held.workspace = pair.workspace
 WHERE pair.workspace IS NOT NULL AND COALESCE(held.held, 0) < :tokens_each
 """
-_FIRST_PLACE = """(SELECT place FROM {{p}}job_line j WHERE j.queue = :queue
-        AND j.workspace = pair.workspace AND j.careful = {kind} {actions} ORDER BY place LIMIT 1)"""
+_FIRST_PLACE = """(SELECT place FROM {p}job_line j WHERE j.queue = :queue
+        AND j.workspace = pair.workspace <actions> ORDER BY place LIMIT 1)"""
 
 
 class Pair(NamedTuple):
@@ -51,37 +50,29 @@ class Pair(NamedTuple):
 
 
 def waiting_pairs(
-    db: Db,
-    queues: Sequence[QueueSettings],
-    actions: Sequence[str] | None,
-    kinds: tuple[bool, bool],
+    db: Db, queues: Sequence[QueueSettings], actions: Sequence[str] | None
 ) -> list[Pair]:
-    """Pairs with jobs of a wanted kind (plain, careful): a few index probes for each pair."""
+    """Return pairs that have jobs and a free token: a few index probes for each pair."""
     pairs: list[Pair] = []
     values = {} if actions is None else {"actions": list(actions)}
     for settings in queues:
         rows = db.run(
-            _pairs_statement(kinds, actions is not None),
+            _pairs_statement(actions is not None),
             queue=settings.queue,
             tokens_each=settings.workspace_limit,
             **values,
         )
         for row in rows:
-            places = [each for each in (row.plain_place, row.careful_place) if each is not None]
-            if places:
+            if row.place is not None:
                 names = (settings.queue, row.workspace, settings.workspace_limit)
-                pairs.append(Pair(row.served_at_ms, min(places), *names))
+                pairs.append(Pair(row.served_at_ms, row.place, *names))
     return sorted(pairs)
 
 
-@lru_cache(maxsize=8)
-def _pairs_statement(kinds: tuple[bool, bool], by_action: bool) -> str:
+@lru_cache(maxsize=2)
+def _pairs_statement(by_action: bool) -> str:
     actions = "AND j.action IN :actions" if by_action else ""
-    statement = _PAIRS
-    for kind, is_wanted in enumerate(kinds):
-        first = _FIRST_PLACE.format(kind=kind, actions=actions)
-        statement = statement.replace(f"<{kind}>", first if is_wanted else "NULL")
-    return statement
+    return _PAIRS.replace("<place>", _FIRST_PLACE.replace("<actions>", actions))
 
 
 def lease_pair(db: Db, request: ClaimRequest, pair: Pair, now_ms: int) -> Token | None:

@@ -25,6 +25,7 @@ from duly.job_store import Wake
 from duly.stores.sql import migrate
 from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.failures import VALUE_ERRORS, translated
 from duly.stores.sql.foreign import join_transaction
 from duly.stores.sql.options import SqlOptions
 from duly.triggers.instants import to_ms
@@ -108,30 +109,50 @@ class Transactions:
             self._threads, lambda: self._in_transaction(verb, *args, **kwargs)
         )
 
+    async def _run_upkeep(
+        self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a verb whose statements may take minutes, with the deadline of upkeep."""
+
+        def extended(db: Db, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            self._dialect.extend_deadline(db.connection, self._options.upkeep_deadline_s)
+            return verb(db, *args, **kwargs)
+
+        return await self._run(extended, *args, **kwargs)
+
     def _in_transaction(
         self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         for attempt in range(RACES):
             try:
                 with self._turn, self._engine.begin() as connection:
-                    result = verb(self._db(connection), *args, **kwargs)
-            except (DBAPIError, LostRace) as error:
+                    db = self._db(connection, is_retry=attempt > 0)
+                    result = verb(db, *args, **kwargs)
+            except (SQLAlchemyError, LostRace, *VALUE_ERRORS) as error:
                 if attempt + 1 < RACES and self._is_race(error):
                     continue
-                raise unavailable(error, self._dialect, self._url) from error
-            except SQLAlchemyError as error:
-                raise unavailable(error, self._dialect, self._url) from error
+                raise translated(error, self._dialect, self._url, RACES) from error
             self._dialect.after_commit(self._engine)
             return result
         raise AssertionError("the last attempt returns or raises")
 
-    def _is_race(self, error: DBAPIError | LostRace) -> bool:
-        return isinstance(error, LostRace) or self._dialect.is_race(error)
+    def _is_race(self, error: Exception) -> bool:
+        if isinstance(error, DBAPIError):
+            return self._dialect.is_race(error)
+        return isinstance(error, LostRace)
 
-    def _db(self, connection: Connection, *, is_foreign: bool = False) -> Db:
+    def _db(
+        self, connection: Connection, *, is_foreign: bool = False, is_retry: bool = False
+    ) -> Db:
         fixed = None if self._clock is None else to_ms(self._clock.now())
         return Db(
-            connection, self._tables, self._dialect, fixed, is_foreign, self._options.planning
+            connection,
+            self._tables,
+            self._dialect,
+            fixed,
+            is_foreign,
+            is_retry,
+            self._options.planning,
         )
 
     def _joined(
@@ -147,25 +168,9 @@ class Transactions:
             try:
                 # A savepoint, so that losing a race cannot abort what the caller has done.
                 with connection.begin_nested():
-                    return verb(self._db(connection, is_foreign=True), *args, **kwargs)
-            except (DBAPIError, LostRace) as error:
+                    db = self._db(connection, is_foreign=True, is_retry=attempt > 0)
+                    return verb(db, *args, **kwargs)
+            except (SQLAlchemyError, LostRace, *VALUE_ERRORS) as error:
                 if attempt + 1 == RACES or not self._is_race(error):
-                    raise unavailable(error, self._dialect, self._url) from error
+                    raise translated(error, self._dialect, self._url, RACES) from error
         raise AssertionError("the last attempt returns or raises")
-
-
-def unavailable(
-    error: SQLAlchemyError | LostRace, dialect: Dialect, url: URL
-) -> BackendUnavailable:
-    """A driver's error as ours, without its SQL and parameters, which may hold secrets."""
-    if isinstance(error, LostRace):
-        return BackendUnavailable(f"{error}, {RACES} times in turn; ask again")
-    cause: BaseException | None = error
-    lost = False
-    if isinstance(error, DBAPIError):
-        fault = dialect.fault_of(error, url)
-        if fault is not None:
-            return BackendUnavailable(fault)
-        cause, lost = error.orig, error.connection_invalidated or not error.statement
-    first_line = str(cause).strip().split("\n", 1)[0][:300]
-    return BackendUnavailable(f"the database said: {first_line}", is_unreachable=lost)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from duly.stores.sql import erasure, ledger_upkeep, zones
+from duly.stores.sql import erasure, ledger_counts, ledger_upkeep, schedule_upkeep, zones
 from duly.stores.sql.transactions import Transactions
-from duly.upkeep_store import MAX_ZONED, Erased, LedgerPruned, LedgerRetention, Recomputed
+from duly.upkeep_store import (
+    MAX_ZONED,
+    Erased,
+    LedgerPruned,
+    LedgerRetention,
+    Recomputed,
+    SchedulesPruned,
+)
 
 
 class UpkeepVerbs(Transactions):
@@ -12,13 +19,23 @@ class UpkeepVerbs(Transactions):
 
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
         """Remove what an owner left."""
-        return await self._run(erasure.erase, scope, cursor, limit)
+        return await self._run_upkeep(erasure.erase, scope, cursor, limit)
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
         """Remove occurrences and facts kept long enough."""
-        return await self._run(ledger_upkeep.prune_ledger, retention, limit, cursor)
+        return await self._run_upkeep(ledger_upkeep.prune_ledger, retention, limit, cursor)
+
+    async def fold_counts(self, limit: int = 10_000) -> int:
+        """Add up what count_occurrences() reads."""
+        return await self._run_upkeep(ledger_counts.fold_counts, limit)
+
+    async def prune_schedules(
+        self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+    ) -> SchedulesPruned:
+        """Delete finished schedules kept long enough."""
+        return await self._run_upkeep(schedule_upkeep.prune_schedules, retention, limit, cursor)
 
     async def zone_rules(self) -> str | None:
         """The version of the zone rules that all next times are right by."""
@@ -28,4 +45,4 @@ class UpkeepVerbs(Transactions):
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
         """Move rows whose next time is another by this process's zone rules."""
-        return await self._run(zones.recompute_zones, rules, limit, cursor)
+        return await self._run_upkeep(zones.recompute_zones, rules, limit, cursor)

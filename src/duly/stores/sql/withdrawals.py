@@ -17,6 +17,7 @@ from duly.jobs import JobId, JobState
 from duly.ledger import OccurrenceState
 from duly.plan_store import BACKFILL, PAUSED, RUN_NOW
 from duly.planning import PlannedOccurrence
+from duly.runs import left_of
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleKey
 from duly.stores.reigns import MAX_RULES, Change, lost_times
@@ -98,10 +99,9 @@ def _withdraw_posts(
 
 def write_pause(db: Db, paused: Schedule, now_ms: int) -> None:
     """Say of the times that came during a pause, which ends now, that they were missed."""
-    most = paused.definition.max_runs
     if paused.definition.hand_over == "external":
         return  # its times are an outside scheduler's
-    if most is not None and ledger.runs(db, [paused.id]).get(paused.id, (0, 0))[0] >= most:
+    if left_of(paused) == 0:
         return  # it had no times any more that a pause could have swallowed
     key = ScheduleKey(paused.flow, str(paused.scope), paused.name)
     since_ms, changes = _changes(db, paused)

@@ -6,11 +6,13 @@ failures. The suites of processes also want a `url` that others open the same da
 transactions a `begin`.
 """
 
+from duly.testing.conformance.arguments import ArgumentConformance
 from duly.testing.conformance.dispatch_processes import DispatchProcessConformance
 from duly.testing.conformance.dispatches import DispatchConformance
 from duly.testing.conformance.documents import DocumentConformance
 from duly.testing.conformance.glass import GlassConformance
 from duly.testing.conformance.index import IndexConformance
+from duly.testing.conformance.index_rows import StoreIndexConformance
 from duly.testing.conformance.job_processes import JobProcessConformance
 from duly.testing.conformance.job_transactions import JobTransactionConformance
 from duly.testing.conformance.jobs import FairnessConformance, JobConformance, LockConformance
@@ -23,6 +25,7 @@ from duly.testing.conformance.transactions import TransactionConformance
 from duly.testing.conformance.upkeep_suite import UpkeepConformance
 
 __all__ = [
+    "ArgumentConformance",
     "DispatchConformance",
     "DispatchProcessConformance",
     "DocumentConformance",
@@ -39,6 +42,7 @@ __all__ = [
     "ProcessConformance",
     "ScheduleConformance",
     "StoreConformance",
+    "StoreIndexConformance",
     "TransactionConformance",
     "UpkeepConformance",
 ]

@@ -8,10 +8,8 @@ from duly.dispatch_store import (
     DispatchAnswer,
     DispatchClaim,
     Dispatching,
-    Duplicate,
     Fire,
-    Fired,
-    Overlapped,
+    FireAnswer,
 )
 from duly.dispatching import DispatchEnd
 from duly.jobs import JobId, NewJob
@@ -92,7 +90,7 @@ def a_job(job_id: str = "j1", name: str = "a", nominal_ms: int = AT_MS, **fields
 
 async def fire(
     store: Store, job_id: str = "j1", name: str = "a", nominal_ms: int = AT_MS, **fields: Any
-) -> Fired | Duplicate | Overlapped:
+) -> FireAnswer:
     """What an endpoint is told of a dispatch."""
     return await store.fire(Fire(a_job(job_id, name, nominal_ms, **fields), FLOW, SCOPE, name))
 

@@ -7,6 +7,7 @@ from duly.testing.conformance.dispatch_edits import DispatchEditCases
 from duly.testing.conformance.dispatch_ends import DispatchEndCases, NotFoundCases
 from duly.testing.conformance.dispatch_fires import FireCases
 from duly.testing.conformance.dispatch_leases import DispatchLeaseCases
+from duly.testing.conformance.dispatch_states import FireStateCases
 from duly.testing.conformance.dispatch_turns import FireKeyCases, FireTurnCases
 
 
@@ -17,6 +18,7 @@ class DispatchConformance(
     DispatchEndCases,
     NotFoundCases,
     FireCases,
+    FireStateCases,
     FireKeyCases,
     FireTurnCases,
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from duly.errors import InvalidInput
 from duly.glass_store import (
     MAX_AUDIT_TEXT,
     AuditEntry,
+    Backlog,
     EndCount,
     IndexStretch,
     JobPage,
@@ -27,11 +29,12 @@ from duly.testing.conformance.samples import (
     MINUTE_MS,
     START_MS,
     a_definition,
+    a_row,
     a_write,
     put,
 )
-from duly.testing.conformance.suite import StoreConformance, case
-from duly.triggers import cron
+from duly.testing.conformance.suite import START, StoreConformance, case
+from duly.triggers import cron, every, once
 
 
 class CountCases(StoreConformance):
@@ -91,6 +94,19 @@ class CountCases(StoreConformance):
         assert (await store.count_queues(most=3))[2].queued == 3
 
     @case
+    async def test_backlog_is_exact_up_to_a_number(self, store: Store) -> None:
+        """Queued jobs of all queues; beyond the number it may be an estimate, and says so."""
+        assert await store.count_backlog() == Backlog(0, is_estimate=False)
+        for state in JobState:
+            if state not in (JobState.FAILED, JobState.QUEUED):
+                await bring_to(store, state, state.value, queue=f"of-{state}")
+        await insert(store, *(a_job(f"a{n}", queue=f"queue-{n % 2}") for n in range(5)))
+        assert await store.count_backlog() == Backlog(5, is_estimate=False)
+        found = await store.count_backlog(2)
+        assert found.jobs >= 2
+        assert found.is_estimate or found.jobs == 5
+
+    @case
     async def test_workspaces_say_what_waits_for_them(self, store: Store) -> None:
         assert await store.count_workspaces("default") == []
         await insert(store, a_job("x", workspace="zoo", queue="other"))
@@ -128,6 +144,7 @@ class CountCases(StoreConformance):
         reads: list[Callable[[int], Awaitable[object]]] = [
             store.count_states,
             store.count_queues,
+            store.count_backlog,
             store.glance,
             lambda most: store.count_workspaces("a", most),
             lambda most: store.count_ends(START_MS, most),
@@ -246,6 +263,14 @@ class UpcomingCases(StoreConformance):
         assert (sum(each.active for each in found), sum(each.missing for each in found)) == (5, 2)
 
     @case
+    async def test_a_check_of_writing_changes_nothing(self, store: Store) -> None:
+        await put(store, a_write())
+        before = await store.glance()
+        for _ in range(2):
+            await store.check_writable()
+        assert await store.glance() == before
+
+    @case
     async def test_glance_sees_what_is_due(self, store: Store, clock: ManualClock) -> None:
         empty = await store.glance()
         assert (empty.has_active, empty.has_rows, empty.due, empty.is_silent) == (
@@ -263,6 +288,39 @@ class UpcomingCases(StoreConformance):
         assert (busy.now_ms, busy.due) == (START_MS + HOUR_MS, 3)
         assert [row.name for row in busy.oldest] == ["a", "b", "c"]
         assert (await store.glance(most=2)).due == 2
+
+    @case
+    async def test_planned_runs_come_before_their_rows(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A planner has made the jobs of the next minute; the rows stand behind them."""
+        assert await store.next_planned() == []
+        often = a_write("often", a_definition(every(minutes=1, start_at=START)))
+        soon = a_write("soon", a_definition(once(START + timedelta(seconds=30))))
+        await put(store, often, soon, a_write("later"))
+        await insert(store, a_job("plain", run_at_ms=START_MS + 1_000))
+        expected = [("id-soon", START_MS + 30_000), ("id-often", START_MS + MINUTE_MS)]
+        assert await store.next_planned() == expected
+        assert await store.next_planned(limit=1) == expected[:1]
+        clock.advance(seconds=45)
+        await store.promote_due()
+        assert await store.next_planned() == expected[1:]
+
+    @case
+    async def test_due_rows_are_told_apart_by_who_takes_them(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A planner, a tick, or the caller who upserted the row: that one is nobody's fault."""
+        await put(store, a_write("job"), a_write("post", a_definition(hand_over="http")))
+        await store.upsert(a_row("own", at=START, hand_over="external"))
+        clock.advance(hours=2)
+        glance = await store.glance()
+        oldest_ms = START_MS + HOUR_MS
+        assert dict(glance.waiting) == {"jobs": (1, oldest_ms), "http": (1, oldest_ms)}
+        assert (glance.due, sorted(row.name for row in glance.oldest)) == (2, ["job", "post"])
+        health = await store.index_health()
+        assert (health.due, health.oldest_due_ms) == (1, oldest_ms)
+        assert (health.posts_due, health.oldest_post_ms) == (1, oldest_ms)
 
     @case
     async def test_glance_sees_an_emptied_index(self, store: Store) -> None:

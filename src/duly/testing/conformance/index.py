@@ -1,4 +1,7 @@
-"""The suite of the index: what claims, rows and quarantine promise."""
+"""The suite of the index: what upsert(), claim_due() and remove() promise.
+
+It calls no other method, so that an index of an application's own can pass it.
+"""
 
 from __future__ import annotations
 
@@ -10,4 +13,4 @@ from duly.testing.conformance.zones import ZoneCases
 
 
 class IndexConformance(ClaimCases, ClaimIdCases, QuarantineCases, RowCases, ZoneCases):
-    """Every promise of ScheduleIndex."""
+    """Every promise of ScheduleIndex; `open_store` may open anything that has its three methods."""

@@ -57,6 +57,30 @@ class EndCases(StoreConformance):
         assert await path(store) == ["queued", "processing", "succeeded"]
 
     @case
+    async def test_an_attempt_keeps_how_long_its_handler_ran(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await insert(store, a_job())
+        outcomes: tuple[Outcome, ...] = (Failed("no"), Released(), Succeeded())
+        for number, outcome in enumerate(outcomes, 1):
+            job = await claim_one(store)
+            clock.advance(seconds=35)  # it waits to be started and to be stored
+            assert await store.finish([decide(job, outcome, took_ms=number * 7)]) == []
+            clock.advance(hours=1)
+            await store.promote_due()
+        took = [each.took_ms for each in await store.job_attempts(A)]
+        assert took == [7, 14, 21]
+        ended = [each.took_ms for each in await store.job_events(A) if each.took_ms is not None]
+        assert ended == [7, 7, 14, 21]
+
+    @case
+    async def test_an_attempt_that_was_not_measured_has_no_length(self, store: Store) -> None:
+        await insert(store, a_job())
+        await end(store, await claim_one(store), Succeeded())
+        (attempt,) = await store.job_attempts(A)
+        assert attempt.took_ms is None
+
+    @case
     async def test_failure_passes_through_failed(self, store: Store, clock: ManualClock) -> None:
         await insert(store, a_job())
         job = await claim_one(store)
@@ -116,7 +140,7 @@ class EndCases(StoreConformance):
         await insert(store, a_job("a"), a_job("b", delivery="at_most_once"))
         for fence in (1, 2):
             for job in (await claims(store)).jobs:
-                assert job.fence == fence
+                assert (job.attempt, job.tries) == (fence, 1)
                 await end(store, job, Released("stopping"))
         for name in "ab":
             given_back = await the_job(store, name)

@@ -10,7 +10,7 @@ import pytest
 from duly.errors import InvalidInput
 from duly.events import JobEvent
 from duly.job_store import MAX_INSERT, Enqueued, JobFilter
-from duly.jobs import Job, JobId, JobState, NewJob
+from duly.jobs import Job, JobId, JobState, NewJob, StartMode
 from duly.retries import RetryPolicy
 from duly.store import Store
 from duly.testing.clock import ManualClock
@@ -50,13 +50,14 @@ class InsertCases(StoreConformance):
             finished_at_ms=None,
             attempts=0,
             max_attempts=3,
-            is_careful=False,
+            start_mode=StartMode.AHEAD,
             fence=0,
             events=1,
             retry=PLAIN,
             timeout_ms=300_000,
             worker=None,
             lease_until_ms=None,
+            unstarted=None,
             cancel_asked=False,
             key=None,
             schedule_id=None,
@@ -100,7 +101,7 @@ class InsertCases(StoreConformance):
         for name in new.__struct_fields__:
             if name not in ("aging_ms", "delivery", "key_ttl_ms"):
                 assert getattr(job, name) == getattr(new, name), name
-        assert (job.max_attempts, job.is_careful) == (9, False)
+        assert (job.max_attempts, job.start_mode) == (9, StartMode.AHEAD)
 
     @case
     async def test_time_to_come_is_scheduled(self, store: Store) -> None:
@@ -117,10 +118,11 @@ class InsertCases(StoreConformance):
             assert (await the_job(store, name)).run_at_ms == run_at_ms
 
     @case
-    async def test_at_most_once_is_careful(self, store: Store) -> None:
+    async def test_at_most_once_is_stored(self, store: Store) -> None:
         await insert(store, a_job(delivery="at_most_once"))
         job = await the_job(store)
-        assert (job.is_careful, job.max_attempts) == (True, 1)
+        assert (job.delivery, job.start_mode) == ("at_most_once", StartMode.ONCE)
+        assert job.max_attempts == 1
 
     @case
     async def test_id_that_exists_is_left_alone(self, store: Store) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from duly.job_store import Renewed
+from duly.job_store import ProgressNote, Renewed
 from duly.jobs import JobId, JobState
-from duly.outcomes import Succeeded
+from duly.outcomes import Succeeded, decide
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import (
@@ -96,7 +96,7 @@ class LeaseCases(StoreConformance):
         job = await claim_one(store)
         for percent in (40, 80):
             progress = f'{{"percent": {percent}}}'
-            assert await store.note_progress(A, 1, progress)
+            assert await store.note_progress([ProgressNote(A, 1, progress)]) == []
             assert (await the_job(store)).progress == progress
         await end(store, job, Succeeded())
         assert (await the_job(store)).progress == '{"percent": 80}'
@@ -109,8 +109,28 @@ class LeaseCases(StoreConformance):
         await bring_to(store, JobState.PROCESSING)
         clock.advance(milliseconds=LEASE_MS)
         job = await claim_one(store, BOB)
-        assert not await store.note_progress(A, 1, "1")
-        assert not await store.note_progress(JobId("nobody"), 1, "1")
+        nobody = JobId("nobody")
+        void = [ProgressNote(A, 1, "1"), ProgressNote(nobody, 1, "1")]
+        assert await store.note_progress(void) == [A, nobody]
         await end(store, job, Succeeded())
-        assert not await store.note_progress(A, 2, "1")
+        assert await store.note_progress([ProgressNote(A, 2, "1")]) == [A]
         assert (await the_job(store)).progress is None
+
+    @case
+    async def test_progress_of_many_is_noted_at_once(self, store: Store) -> None:
+        await insert(store, *(a_job(name) for name in "abc"))
+        assert len((await claims(store)).jobs) == 3
+        notes = [ProgressNote(JobId(name), 1, f'"{name}"') for name in "cab"]
+        void = ProgressNote(JobId("b"), 9, "9")
+        assert await store.note_progress([*notes[:2], void]) == [JobId("b")]
+        assert [(await the_job(store, name)).progress for name in "abc"] == ['"a"', None, '"c"']
+        assert await store.note_progress([]) == []
+
+    @case
+    async def test_completions_bring_their_last_progress(self, store: Store) -> None:
+        await insert(store, a_job("a"), a_job("b"))
+        first, second = (await claims(store)).jobs
+        await store.note_progress([ProgressNote(second.id, 1, "2")])
+        ends = [decide(first, Succeeded())._replace(progress="1"), decide(second, Succeeded())]
+        assert await store.finish(ends) == []
+        assert [(await the_job(store, name)).progress for name in "ab"] == ["1", "2"]

@@ -6,8 +6,8 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
-from duly.job_store import JobCount, JobFilter, JobRefused, QueueSettings
-from duly.jobs import JobId, JobState
+from duly.job_store import JobCount, JobFilter, QueueSettings
+from duly.jobs import ALL_QUEUES, JobId, JobState
 from duly.outcomes import LEASE_EXPIRED, Failed, Released, Succeeded
 from duly.store import MAX_PAGE, Store
 from duly.testing.clock import ManualClock
@@ -56,13 +56,12 @@ class JobReadCases(StoreConformance):
 
     @case
     @pytest.mark.parametrize("name", ["a\0b", "a\ud800"], ids=["nul", "half"])
-    async def test_what_no_id_can_be_is_nobody(self, store: Store, name: str) -> None:
+    async def test_what_no_id_can_be_is_refused(self, store: Store, name: str) -> None:
         await insert(store, a_job())
-        nobody = JobId(name)
-        assert await store.get_job(nobody) is None
-        for wish in (store.cancel_job, store.retry_job, store.delete_job):
-            assert await wish(nobody) == JobRefused(nobody, None)
-        assert (await store.job_events(nobody), await store.job_attempts(nobody)) == ([], [])
+        verbs = (store.get_job, store.cancel_job, store.retry_job, store.delete_job)
+        for verb in (*verbs, store.job_events, store.job_attempts):
+            with pytest.raises(InvalidInput, match="job_id"):
+                await verb(JobId(name))
 
     @case
     async def test_absent_jobs_are_none(self, store: Store) -> None:
@@ -191,6 +190,16 @@ class JobReadCases(StoreConformance):
         assert await store.list_queues() == [QueueSettings("default"), mail]
 
     @case
-    async def test_queues_without_a_name_are_refused(self, store: Store) -> None:
-        with pytest.raises(InvalidInput):
-            await store.set_queue(QueueSettings(""))
+    async def test_names_that_no_queue_can_have_are_refused(self, store: Store) -> None:
+        for name in ("", "*", "*mail", "tab\there", "nul\0", "x" * 256):
+            with pytest.raises(InvalidInput, match="queue"):
+                await store.set_queue(QueueSettings(name))
+        assert await store.list_queues() == []
+
+    @case
+    async def test_settings_of_all_queues_are_listed_and_are_no_queue(self, store: Store) -> None:
+        everything = QueueSettings(ALL_QUEUES, is_paused=True, note="repairs")
+        await store.set_queue(everything)
+        await store.set_queue(QueueSettings("mail", job_limit=1))
+        assert await store.list_queues() == [everything, QueueSettings("mail", job_limit=1)]
+        assert [each.queue for each in await store.count_queues()] == ["mail"]

@@ -7,7 +7,7 @@ import pytest
 from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
 from duly.job_store import DAY_MS, MAX_SWEEP, JobFilter, Retention
-from duly.jobs import JobId, JobState
+from duly.jobs import JobId, JobState, StartMode
 from duly.outcomes import LEASE_EXPIRED, Failed
 from duly.store import Store
 from duly.testing.clock import ManualClock
@@ -18,11 +18,9 @@ from duly.testing.conformance.job_samples import (
     bring_to,
     claim_one,
     claimed,
-    claims,
     end,
     insert,
     path,
-    reasons,
     the_job,
     tries,
 )
@@ -45,7 +43,8 @@ class LossCases(StoreConformance):
         clock.advance(milliseconds=LEASE_MS)
         assert await store.release_expired() == 1
         job = await the_job(store)
-        assert (job.state, job.attempts, job.is_careful) == (JobState.QUEUED, 0, True)
+        assert (job.state, job.attempts) == (JobState.QUEUED, 0)
+        assert job.start_mode is StartMode.RECORDED
         assert (job.worker, job.lease_until_ms, job.error) == (None, None, None)
         assert job.run_at_ms == START_MS - 5
         now_ms = START_MS + LEASE_MS
@@ -53,32 +52,6 @@ class LossCases(StoreConformance):
         assert await store.job_attempts(A) == [lost]
         event = (await store.job_events(A))[-1]
         assert event == JobEvent(A, 3, now_ms, JobState.QUEUED, 1, None, LEASE_EXPIRED, "lost")
-
-    @case
-    async def test_poison_dies_at_the_cap(self, store: Store, clock: ManualClock) -> None:
-        """Every claim is lost: the first for free, then as many as the job has attempts."""
-        await insert(store, a_job())
-        number = 0
-        while (answer := await claims(store)).jobs:
-            number += 1
-            assert answer.jobs[0].attempts == number - 1
-            clock.advance(milliseconds=LEASE_MS)
-        job = await the_job(store)
-        assert number == 3 + 1
-        assert (job.state, job.attempts, job.error) == (JobState.DEAD, 3, LEASE_EXPIRED)
-        assert job.finished_at_ms == START_MS + 4 * LEASE_MS
-        assert (await path(store))[-3:] == ["processing", "failed", "dead"]
-        assert (await reasons(store))[-2:] == [LEASE_EXPIRED, LEASE_EXPIRED]
-        assert await tries(store) == [(each, "lost") for each in (1, 2, 3, 4)]
-
-    @case
-    async def test_at_most_once_lost_is_dead(self, store: Store, clock: ManualClock) -> None:
-        await insert(store, a_job(delivery="at_most_once"))
-        await claim_one(store)
-        clock.advance(milliseconds=LEASE_MS)
-        assert await store.release_expired() == 1
-        assert await path(store) == ["queued", "processing", "failed", "dead"]
-        assert await claimed(store) == []
 
     @case
     async def test_lost_job_asked_to_stop_is_cancelled(
@@ -123,14 +96,6 @@ class LossCases(StoreConformance):
         clock.advance(milliseconds=LEASE_MS)
         await insert(store, a_job("b"))
         assert await claimed(store) == ["a", "b"]
-
-    @case
-    async def test_marked_jobs_wait_for_a_slot(self, store: Store, clock: ManualClock) -> None:
-        for name in "abc":
-            await insert(store, a_job(name))
-        assert len(await claimed(store)) == 3
-        clock.advance(milliseconds=LEASE_MS)
-        assert await claimed(store, careful_limit=2) == ["a", "b"]
 
 
 class PromotionCases(StoreConformance):

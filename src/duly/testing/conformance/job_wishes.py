@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from duly.job_store import JobRefused
-from duly.jobs import Job, JobId, JobState
+from duly.job_store import JobRefused, ProgressNote
+from duly.jobs import Job, JobId, JobState, StartMode
 from duly.outcomes import Failed
 from duly.store import Store
 from duly.testing.clock import ManualClock
@@ -139,7 +139,7 @@ class WishCases(StoreConformance):
         assert (event.actor, event.reason) == ("ada", "retry, attempts reset")
         for number in (1, 2, 3):
             leased = await claim_one(store)
-            assert (leased.attempt, leased.fence) == (number, number + 1)
+            assert (leased.tries, leased.attempt) == (number, number + 1)
             await end(store, leased, Failed("no luck"))
             clock.advance(seconds=1)
         assert (await the_job(store)).state is JobState.DEAD
@@ -184,19 +184,19 @@ class WishCases(StoreConformance):
         clock.advance(milliseconds=LEASE_MS)
         lost = await claim_one(store)
         await end(store, lost, Failed("no hope", is_final=True))
-        assert (await the_job(store)).is_careful
+        assert (await the_job(store)).start_mode is StartMode.RECORDED
         await store.retry_job(A, reset_attempts=False)
-        assert (await the_job(store)).is_careful
+        assert (await the_job(store)).start_mode is StartMode.RECORDED
         await end(store, await claim_one(store), Failed("no hope", is_final=True))
         await store.retry_job(A)
-        assert (await the_job(store)).is_careful
+        assert (await the_job(store)).start_mode is StartMode.RECORDED
 
     @case
-    async def test_retry_leaves_at_most_once_careful(self, store: Store) -> None:
+    async def test_retry_leaves_at_most_once(self, store: Store) -> None:
         await bring_to(store, JobState.DEAD, delivery="at_most_once")
         await store.retry_job(A)
         job = await the_job(store)
-        assert (job.is_careful, job.attempts, job.max_attempts) == (True, 0, 1)
+        assert (job.delivery, job.attempts, job.max_attempts) == ("at_most_once", 0, 1)
 
     @case
     async def test_retry_forgets_the_wish_to_cancel(self, store: Store) -> None:
@@ -214,7 +214,7 @@ class WishCases(StoreConformance):
     async def test_deleted_jobs_are_emptied(self, store: Store, clock: ManualClock) -> None:
         await insert(store, a_job(input='"secret"', metadata='{"kind": 1}', correlation_id="r"))
         leased = await claim_one(store)
-        await store.note_progress(A, 1, "1")
+        await store.note_progress([ProgressNote(A, 1, "1")])
         await end(store, leased, Failed("secret", is_final=True))
         clock.advance(minutes=1)
         job = await store.delete_job(A, reason="asked to")

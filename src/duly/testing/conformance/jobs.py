@@ -9,6 +9,7 @@ from duly.testing.conformance.job_inserts import InsertCases
 from duly.testing.conformance.job_keys import KeyCases
 from duly.testing.conformance.job_leases import LeaseCases
 from duly.testing.conformance.job_reads import JobReadCases
+from duly.testing.conformance.job_starts import StartCases
 from duly.testing.conformance.job_sweeps import LossCases, PromotionCases, PruneCases
 from duly.testing.conformance.job_wishes import WishCases
 from duly.testing.conformance.locks import LockCases
@@ -21,6 +22,7 @@ class JobConformance(
     JobClaimCases,
     EndCases,
     LeaseCases,
+    StartCases,
     WishCases,
     LossCases,
     PromotionCases,

@@ -13,6 +13,7 @@ from duly.events import JobEvent
 from duly.jobs import JobState
 from duly.outcomes import Succeeded
 from duly.retries import RetryPolicy
+from duly.run_options import options_of
 from duly.schedules import Definition, Policies
 from duly.store import ScheduleKey, ScheduleWrite, Store
 from duly.testing.clock import ManualClock
@@ -89,11 +90,10 @@ class BurstCases(StoreConformance):
             assert json.loads(job.input) == asked.input
             assert (job.action, job.scope) == (f"{FLOW}.{asked.action}", write.key.scope)
             assert (job.state, job.run_at_ms) == (JobState.QUEUED, START_MS + HOUR_MS)
-            assert (job.priority, job.timeout_ms) == (policies.priority, policies.timeout_ms)
-            assert (job.retry, job.is_careful) == (
-                policies.retry,
-                policies.delivery == "at_most_once",
-            )
+            # Nothing is declared of these actions, so the defaults are behind the policies.
+            options = options_of(policies)
+            assert (job.priority, job.timeout_ms) == (policies.priority, options.timeout_ms)
+            assert (job.retry, job.delivery) == (options.retry, options.delivery)
             assert job.turn == (None if policies.overlap == "allow" else "asks")
             first = JobEvent(job.id, 1, START_MS + HOUR_MS, JobState.QUEUED, 0, None, None)
             assert await store.job_events(job.id) == [first]

@@ -11,6 +11,7 @@ from duly.schedules import Policies
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import (
+    ADA,
     LEASE_MS,
     PLAIN,
     a_job,
@@ -107,17 +108,20 @@ class FollowCases(StoreConformance):
         clock.advance(milliseconds=LEASE_MS)
         assert await store.release_expired() == 1
         assert await self.stands(store) == ("fired", 100, None)
-        await claim_one(store, lease_ms=LEASE_MS)
-        clock.advance(milliseconds=LEASE_MS)
-        assert await store.release_expired() == 1
+        for fence in (2, 3):
+            await claim_one(store, lease_ms=LEASE_MS)
+            await store.start_jobs(ADA, [(job.id, fence)])
+            clock.advance(milliseconds=LEASE_MS)
+            assert await store.release_expired() == 1
         assert (await the_job(store, job.id)).state is JobState.DEAD
-        assert await self.stands(store) == ("failed", 100, 100 + 2 * LEASE_MS)
+        assert await self.stands(store) == ("failed", 100, 100 + 3 * LEASE_MS)
 
     @case
     async def test_rescue_in_a_claim_is_followed_too(
         self, store: Store, clock: ManualClock
     ) -> None:
-        await self.begun(store, clock, Policies(delivery="at_most_once"))
+        job = await self.begun(store, clock, Policies(delivery="at_most_once"))
+        await store.start_jobs(ADA, [(job.id, job.fence)])
         clock.advance(milliseconds=LEASE_MS)
         await insert(store, a_job("other"))
         assert (await claim_one(store)).id == "other"

@@ -16,6 +16,7 @@ from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_inserts import PATIENCE_S
 from duly.testing.conformance.job_samples import (
+    ADA,
     LEASE_MS,
     PLAIN,
     claim_one,
@@ -101,7 +102,8 @@ class MarkerCases(StoreConformance):
     async def test_end_by_loss_hands_over(self, store: Store, clock: ManualClock) -> None:
         await put_hourly(store, "buffer_one", delivery="at_most_once")
         await next_hour(store, clock)
-        await claim_one(store, lease_ms=LEASE_MS + HOUR_MS)
+        job = await claim_one(store, lease_ms=LEASE_MS + HOUR_MS)
+        await store.start_jobs(ADA, [(job.id, job.fence)])
         await next_hour(store, clock)
         clock.advance(milliseconds=LEASE_MS)
         assert await store.release_expired() == 1

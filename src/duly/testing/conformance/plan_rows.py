@@ -106,7 +106,7 @@ class PlanCases(StoreConformance):
         assert (job.action, job.queue) == ("mail.send", "default")
         assert (job.workspace, job.scope) == ("acme", "workspace:acme")
         assert (job.priority, job.retry, job.timeout_ms) == (7, RICH.retry, 1_234)
-        assert (job.max_attempts, job.is_careful) == (1, True)
+        assert (job.max_attempts, job.delivery) == (1, "at_most_once")
         assert (job.schedule_id, job.nominal_ms) == ("id-a", START_MS + HOUR_MS)
         assert (job.run_at_ms, job.created_at_ms) == (
             START_MS + HOUR_MS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.testing.conformance.ledger_counts import LedgerCountCases
 from duly.testing.conformance.ledger_reads import LedgerReadCases
 from duly.testing.conformance.plan_at_once import AtOnceCases
 from duly.testing.conformance.plan_backfills import BackfillCases
@@ -18,6 +19,7 @@ from duly.testing.conformance.plan_pauses import PauseCases
 from duly.testing.conformance.plan_requeued import RequeuedCases
 from duly.testing.conformance.plan_retimed import RetimedCases
 from duly.testing.conformance.plan_rows import PlanCases
+from duly.testing.conformance.plan_runs import RunsCases
 from duly.testing.conformance.plan_turns import PlannedTurnCases, PromotedTurnCases
 from duly.testing.conformance.plan_withdrawals import WithdrawalCases
 
@@ -29,6 +31,7 @@ class PlanningConformance(
     PlanEndCases,
     FollowCases,
     LedgerCases,
+    LedgerCountCases,
     LedgerReadCases,
     PlannedTurnCases,
     PromotedTurnCases,
@@ -42,5 +45,6 @@ class PlanningConformance(
     RunNowCases,
     BackfillCases,
     FailingCases,
+    RunsCases,
 ):
     """Every promise of PlanStore and LedgerStore."""

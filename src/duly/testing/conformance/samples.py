@@ -37,6 +37,7 @@ def a_row(
         "nominal_ms": to_ms(at),
         "run_at_ms": to_ms(at) + bound.offset_ms,
         "zone": bound.tz,
+        "hand_over": "jobs",
     }
     return IndexRow(**values | columns)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from duly.errors import InvalidInput
-from duly.schedules import ScheduleId
+from duly.schedules import HandOver, ScheduleId, ScheduleState
 from duly.store import MAX_PAGE, DocumentWrite, ScheduleFilter, ScheduleKey, Store
-from duly.testing.clock import ManualClock
 from duly.testing.conformance.quarantine import a_bad_row
 from duly.testing.conformance.samples import a_definition, a_write, put
 from duly.testing.conformance.suite import StoreConformance, case
-from duly.triggers import cron, once
+from duly.triggers import cron, weekly
 
 EVERYBODY = ("system", "user:ada", "user:bob", "workspace:acme")
 
@@ -81,19 +80,36 @@ class SearchCases(StoreConformance):
         assert await found(store, scope="user:b") == []
 
     @case
-    async def test_search_knows_every_state(self, store: Store, clock: ManualClock) -> None:
+    async def test_search_knows_every_state(self, store: Store) -> None:
         await keep(store, "crm", "user:ada", "active")
         await keep(store, "crm", "user:ada", "paused", enabled=False)
-        await keep(store, "crm", "user:ada", "external", hand_over="external")
-        await keep(store, "crm", "user:ada", "finished", trigger=once(clock.now()))
+        await keep(store, "crm", "user:ada", "finished", trigger=weekly({}))
         await keep(store, "crm", "user:ada", "quarantined")
         bad = a_bad_row("quarantined")
         await store.upsert(
             replace(bad, flow="crm", schedule_id=ScheduleId("crm|user:ada|quarantined"))
         )
         await store.claim_due()
-        for state in ("active", "paused", "external", "finished", "quarantined"):
+        for state in get_args(ScheduleState):
             assert await found(store, state=state) == [f"crm|user:ada|{state}"]
+
+    @case
+    async def test_search_knows_every_hand_over(self, store: Store) -> None:
+        for hand_over in get_args(HandOver):
+            for scope in ("user:ada", "user:bob"):
+                await keep(store, "crm", scope, hand_over, hand_over=hand_over)
+            await keep(
+                store, "crm", "user:ada", f"{hand_over}-off", enabled=False, hand_over=hand_over
+            )
+        for hand_over in get_args(HandOver):
+            on = [f"crm|user:ada|{hand_over}", f"crm|user:bob|{hand_over}"]
+            off = [f"crm|user:ada|{hand_over}-off"]
+            assert await found(store, hand_over=hand_over) == on + off
+            assert await found(store, hand_over=hand_over, state="paused") == off
+            assert await found(store, hand_over=hand_over, scope="user:bob") == on[1:]
+            assert await found(store, hand_over=hand_over, name_prefix=f"{hand_over}-") == off
+        await keep(store, "crm", "user:ada", "jobs", hand_over="external")
+        assert "crm|user:ada|jobs" in await found(store, hand_over="external")
 
     @case
     async def test_names_are_searched_by_their_beginning(self, store: Store) -> None:

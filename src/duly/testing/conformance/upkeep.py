@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from duly.plan_store import PlanRequest
 from duly.schedules import Policies, ScheduleId
 from duly.store import ReconcileReport, ScheduleKey, Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import (
     DAILY,
+    FLOW,
     HOUR_MS,
     HOURLY,
     SCOPE,
@@ -203,17 +205,34 @@ class UpkeepCases(StoreConformance):
             a_write("external", a_definition(hand_over="external")),
             a_write("kept"),
         )
-        for name in ("paused", "external", "orphan"):
+        for name in ("paused", "external"):
             await store.upsert(a_row(name))
-        assert await store.reconcile() == ReconcileReport(checked=3, removed=3)
+        assert await store.reconcile() == ReconcileReport(checked=3, removed=2)
         assert [row.name for row in await store.list_rows()] == ["kept"]
 
     @case
-    async def test_orphans_are_found_where_no_row_is_right(self, store: Store) -> None:
-        await put(store, a_write("paused", a_definition(enabled=False)))
-        await store.upsert(a_row("orphan"))
-        assert (await store.reconcile()).removed == 1
-        assert await store.list_rows() == []
+    async def test_rows_of_callers_are_left_alone(self, store: Store, clock: ManualClock) -> None:
+        """Their definitions are elsewhere, also in a flow that has stored schedules."""
+        await put(store, a_write("stored"), a_write("moved"))
+        await store.delete_schedule(a_key("moved"))
+        own = [
+            a_row("own", hand_over="external"),
+            # The id of a schedule whose definition its owner took elsewhere.
+            a_row("moved", hand_over="external"),
+            a_row("other", flow="elsewhere", hand_over="external"),
+        ]
+        for row in own:
+            await store.upsert(row)
+        for flows in (None, [FLOW], [FLOW, "elsewhere"]):
+            assert (await store.reconcile(flows)).removed == 0
+        rows = [row for row in await store.list_rows() if row.name != "stored"]
+        assert sorted(rows, key=lambda row: row.name) == sorted(own, key=lambda row: row.name)
+        assert (await store.index_health()).is_healthy
+        clock.advance(hours=2)
+        report = await store.plan_occurrences(PlanRequest())
+        assert (report.rows, report.quarantined) == (1, 0)
+        claimed = await store.claim_due()
+        assert {each.name for each in claimed} == {"own", "moved", "other"}
 
     @case
     async def test_flows_without_documents_are_left_alone(self, store: Store) -> None:
@@ -223,8 +242,8 @@ class UpkeepCases(StoreConformance):
         await store.upsert(foreign)
         assert (await store.reconcile()).removed == 0
         assert foreign in await store.list_rows()
-        assert (await store.reconcile(["elsewhere"])).removed == 1
-        assert foreign not in await store.list_rows()
+        assert (await store.reconcile(["elsewhere"])).removed == 0
+        assert foreign in await store.list_rows()
 
     @case
     async def test_only_named_flows_are_mended(self, store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.errors import InvalidInput
-from duly.glass_store import AuditEntry
+from duly.glass_store import MAX_SESSION_S, SIGN_OUT, AuditEntry
 from duly.jobs import JobId
 from duly.outcomes import Succeeded
 from duly.store import Store
@@ -47,6 +47,21 @@ class AuditUpkeepCases(StoreConformance):
         assert await store.list_audit() == [young]
         later = await tell(store, "queue:other")
         assert later.seq > young.seq
+
+    @case
+    async def test_a_sign_out_is_kept_as_long_as_its_session_could_last(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        out = await store.append_audit(AuditEntry("ada", SIGN_OUT, "session:1"))
+        await tell(store, "queue:mail")
+        short = LedgerRetention(audit_ms=DAY_MS)
+        clock.advance(days=2)
+        assert (await prune(store, 1, short)).audit == 1
+        clock.advance(seconds=MAX_SESSION_S - 2 * 86_400)
+        assert (await prune(store, 1, short)).audit == 0
+        assert await store.list_audit(target="session:1") == [out]
+        clock.advance(milliseconds=1)
+        assert (await prune(store, 1, short)).audit == 1
 
     @case
     async def test_entries_of_the_audit_go_in_bounded_steps(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from duly.errors import InvalidInput
 from duly.occurrences import IndexRow
-from duly.schedules import ScheduleId
+from duly.schedules import Policies, ScheduleId
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.plan_samples import ledger, plan
@@ -27,7 +27,7 @@ from duly.testing.conformance.samples import (
 )
 from duly.testing.conformance.suite import START, StoreConformance, case
 from duly.triggers import cron, every, once, weekly
-from duly.triggers.instants import from_ms
+from duly.triggers.instants import from_ms, to_ms
 from duly.upkeep_store import Recomputed, ZoneMove
 
 STEPS = 200
@@ -156,6 +156,27 @@ class RecomputeCases(StoreConformance):
         schedule = await store.get_schedule(a_key())
         assert schedule is not None
         assert schedule.state == "finished"
+
+    @case
+    async def test_a_local_once_moves_with_its_zone(self, store: Store) -> None:
+        """Also to an instant that has passed by the new rules: it is late, not lost."""
+        for name, at, by_ms in (
+            ("later", "2026-03-04T09:00", HOUR_MS),
+            ("passed", "2026-03-02T12:30", 2 * HOUR_MS),
+        ):
+            trigger = once(at, tz="Europe/Berlin")
+            policies = Policies(grace_ms=HOUR_MS)
+            definition = a_definition(trigger, policies=policies, hand_over="http")
+            (written,) = await put(store, a_write(name, definition))
+            assert written.row is not None
+            await set_row(store, written.row, by_ms)
+        assert (await recompute(store)).moved == 2
+        rows = {row.name: row.nominal_ms for row in await store.list_rows()}
+        assert rows == {
+            "later": to_ms(datetime(2026, 3, 4, 8, tzinfo=UTC)),
+            "passed": START_MS - HOUR_MS // 2,
+        }
+        assert [each.name for each in await store.claim_due()] == ["passed"]
 
     @case
     async def test_only_zoned_rows_of_schedules_move(self, store: Store) -> None:

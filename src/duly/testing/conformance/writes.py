@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,6 +14,7 @@ from duly.schedules import Definition, Limits, Policies, Schedule, ScheduleId
 from duly.scopes import Scope
 from duly.store import ABSENT, Refused, ScheduleEvent, ScheduleKey, ScheduleWritten, Store
 from duly.testing.clock import ManualClock
+from duly.testing.conformance.job_samples import claimed
 from duly.testing.conformance.samples import (
     DAILY,
     FLOW,
@@ -29,6 +30,9 @@ from duly.testing.conformance.samples import (
 )
 from duly.testing.conformance.suite import START, StoreConformance, case
 from duly.triggers import cron, every, once, weekly
+from duly.triggers.instants import to_ms
+
+HOUR = timedelta(hours=1)
 
 
 async def kinds(store: Store, schedule_id: str) -> list[str]:
@@ -55,6 +59,7 @@ class WriteCases(StoreConformance):
             1,
             START_MS,
             START_MS,
+            runs_had=0,
         )
         row = await only_row(store)
         assert answer == ScheduleWritten(schedule, row, created=True)
@@ -93,13 +98,64 @@ class WriteCases(StoreConformance):
 
     @case
     async def test_next_time_lies_after_now(self, store: Store) -> None:
-        (answer,) = await put(store, a_write(definition=a_definition(once(START))))
-        assert (answer.row, answer.schedule.state) == (None, "finished")
+        (answer,) = await put(store, a_write(definition=a_definition(HOURLY)))
+        assert answer.row is not None
+        assert answer.row.nominal_ms == START_MS + HOUR_MS
         at = START + timedelta(milliseconds=1)
         definition = a_definition(once(at), hand_over="http")
         (answer,) = await put(store, a_write("b", definition))
         assert answer.row is not None
         assert answer.row.nominal_ms == START_MS + 1
+
+    @case
+    async def test_a_once_beyond_its_grace_is_refused(self, store: Store) -> None:
+        at = START - timedelta(milliseconds=60_001)
+        for hand_over in ("jobs", "http", "external"):
+            past = a_definition(once(at), hand_over=hand_over)
+            with pytest.raises(InvalidInput, match=r"at is 2026-.* in the past.*1 min.*later"):
+                await store.put_schedules([a_write(definition=past)])
+        paused = a_definition(once(at), enabled=False)
+        with pytest.raises(InvalidInput, match="in the past"):
+            await store.put_schedules([a_write(definition=paused)])
+        assert await store.get_schedule(a_key()) is None
+        code = a_definition(once(at), origin="static")
+        (answer,) = await put(store, a_write(definition=code))
+        assert (answer.schedule.state, answer.row) == ("finished", None)
+
+    @case
+    async def test_a_once_within_its_grace_runs(self, store: Store) -> None:
+        at = START - timedelta(seconds=60)
+        (answer,) = await put(store, a_write(definition=a_definition(once(at))))
+        assert (answer.schedule.state, answer.row) == ("finished", None)
+        (planned,) = await store.list_occurrences(answer.schedule.id)
+        assert (planned.nominal_ms, planned.state) == (START_MS - 60_000, "planned")
+        assert await claimed(store) == [planned.job_id]
+        policies = Policies(grace_ms=7_200_000)
+        posted = a_definition(once(START - HOUR), policies=policies, hand_over="http")
+        (answer,) = await put(store, a_write("b", posted))
+        assert answer.schedule.state == "active"
+        assert answer.row is not None
+        assert answer.row.nominal_ms == START_MS - HOUR_MS
+        assert (await store.reconcile()).removed == 0
+        assert [each.name for each in await store.claim_due()] == ["b"]
+
+    @case
+    async def test_a_local_once_is_left_to_releases_that_know_it(self, store: Store) -> None:
+        trigger = once("2026-12-24T18:00", tz="Europe/Berlin")
+        (answer,) = await put(store, a_write(definition=a_definition(trigger)))
+        assert answer.row is not None
+        assert answer.row.nominal_ms == to_ms(datetime(2026, 12, 24, 17, tzinfo=UTC))
+        assert (answer.row.zone, answer.row.trigger_version) == ("Europe/Berlin", 2)
+        assert (await store.list_rows()) == [answer.row]
+        found = await store.get_schedule(a_key())
+        assert found is not None
+        assert found.definition.trigger == trigger
+
+    @case
+    async def test_a_once_whose_local_time_is_skipped_is_refused(self, store: Store) -> None:
+        lost = once("2027-03-28T02:30", tz="Europe/Berlin", gap="skip")
+        with pytest.raises(InvalidInput, match=r"2027-03-28T02:30:00.*Europe/Berlin.*gap"):
+            await store.put_schedules([a_write(definition=a_definition(lost))])
 
     @case
     async def test_next_run_time_lies_after_now(self, store: Store) -> None:
@@ -128,7 +184,7 @@ class WriteCases(StoreConformance):
     @case
     async def test_external_has_no_row(self, store: Store) -> None:
         (answer,) = await put(store, a_write(definition=a_definition(hand_over="external")))
-        assert (answer.schedule.state, answer.row) == ("external", None)
+        assert (answer.schedule.state, answer.row) == ("active", None)
         assert await store.list_rows() == []
 
     @case

@@ -13,8 +13,16 @@ from typing import NamedTuple
 from duly.ledger import Occurrence, OccurrenceState
 from duly.plan_store import PAUSED
 from duly.schedules import Definition, ScheduleId
-from duly.testing.simulation.oracle import FOREVER_MS, Expected, Stretch, expected, stretches
-from duly.testing.simulation.record import Record, RowChange, Violation
+from duly.testing.simulation.check_runs import RunCount
+from duly.testing.simulation.oracle import (
+    FOREVER_MS,
+    Expected,
+    Stretch,
+    expected,
+    not_yet_due,
+    stretches,
+)
+from duly.testing.simulation.record import Record, Violation
 from duly.triggers import Trigger
 
 _S = OccurrenceState
@@ -99,8 +107,8 @@ def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bo
     if not known or known[-1] is None:
         return False
     after = known[-1].definition
-    most = after.max_runs
-    if most is not None and len(_charged(record, schedule_id)) >= most:
+    count = RunCount(record, schedule_id)
+    if count.is_used_up(last.step) or count.is_used_up(record.steps):
         return False  # the run that it gave back went to another time
     return after.enabled and _has(after.trigger, each.nominal_ms)
 
@@ -120,15 +128,21 @@ def nothing_unasked(record: Record) -> Iterator[Violation]:
 
 
 def _taken_along(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> list[int]:
-    """Times that the write which began a stretch withdrew, and that its definition has too."""
+    """Times that the write which began a stretch took over, and that its definition has too.
+
+    It withdrew them; or they had come and, being spread, were not due, so that nobody had planned
+    them yet.
+    """
     # A time may be withdrawn and planned again in one step: then its row just changes.
-    return [
+    withdrawn = [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
-        if owner == schedule_id
-        and any(change.at_ms == stretch.since_ms for change in changes[1:])
-        and _has(stretch.definition.trigger, nominal_ms)
+        if owner == schedule_id and any(change.at_ms == stretch.since_ms for change in changes[1:])
     ]
+    found = stretches(record.schedules[schedule_id])
+    before = [each for each in found if each.until_ms == stretch.since_ms]
+    spread = [ms for each in before for ms in not_yet_due(each)]
+    return [ms for ms in (*withdrawn, *spread) if _has(stretch.definition.trigger, ms)]
 
 
 def policies_kept(record: Record) -> Iterator[Violation]:
@@ -167,6 +181,8 @@ def pauses_told(record: Record) -> Iterator[Violation]:
         for pause, following in pairwise(found):
             if pause.definition.enabled or not following.definition.enabled:
                 continue
+            if RunCount(record, schedule_id).is_used_up(_step_of(record, schedule_id, following)):
+                continue  # it had no times that the pause could have swallowed
             for each in expected(pause, record.end_ms):
                 count = sum(row.covers(each.nominal_ms) for row in rows)
                 if count != 1:
@@ -174,33 +190,10 @@ def pauses_told(record: Record) -> Iterator[Violation]:
                     yield Violation("pause", schedule_id, words)
 
 
-def limits_kept(record: Record) -> Iterator[Violation]:
-    """No schedule runs more often than its max_runs."""
-    for schedule_id, changes in record.schedules.items():
-        first = changes[0].schedule
-        most = None if first is None else first.definition.max_runs
-        if most is not None and len(charged := _charged(record, schedule_id)) > most:
-            yield Violation("limit", schedule_id, f"{len(charged)} runs of {most}")
-
-
-def _charged(record: Record, schedule_id: ScheduleId) -> list[int]:
-    """Times that count as runs: planned, and neither taken back nor missed."""
-    return [
-        nominal_ms
-        for (owner, nominal_ms), changes in record.rows.items()
-        if owner == schedule_id and _is_charged(changes)
-    ]
-
-
-def _is_charged(changes: list[RowChange]) -> bool:
-    is_charged = False
-    for _, row, is_extra, _ in changes:
-        # A backfill that takes up a skipped time makes it an extra, which is no run of the limit.
-        if row is None or is_extra or row.state in (_S.WITHDRAWN, _S.MISSED):
-            is_charged = False
-        elif row.state in _PLANNED:
-            is_charged = True
-    return is_charged
+def _step_of(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
+    """The verb that began a stretch."""
+    changes = record.schedules[schedule_id]
+    return next(each.step for each in changes if each.at_ms == stretch.since_ms)
 
 
 def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:

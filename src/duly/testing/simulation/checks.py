@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
 
+from duly.durations import duration_text
 from duly.jobs import FINAL, Job, JobId, JobState
 from duly.jobs import may_go as job_may_go
-from duly.ledger import OPEN, OccurrenceState
+from duly.ledger import OPEN, OccurrenceState, outcome_of
 from duly.ledger import may_go as row_may_go
+from duly.testing.simulation.check_runs import limits_kept
 from duly.testing.simulation.check_times import (
     covered_once,
-    limits_kept,
     nothing_unasked,
     pauses_told,
     policies_kept,
@@ -37,7 +38,7 @@ def none_early(record: Record) -> Iterator[Violation]:
         job = _job_at(record, start.job_id, start.at_ms)
         if job is not None and start.at_ms < job.run_at_ms and job.attempts == 0:
             early_ms = job.run_at_ms - start.at_ms
-            yield Violation("early", start.job_id, f"began {early_ms} ms before its run time")
+            yield Violation("early", start.job_id, f"began {duration_text(early_ms)} too soon")
 
 
 def none_doubled(record: Record) -> Iterator[Violation]:
@@ -52,7 +53,7 @@ def none_doubled(record: Record) -> Iterator[Violation]:
             yield Violation("doubled", schedule_id, f"{nominal_ms} ran as {len(jobs)} jobs")
     for job_id, count in tries.items():
         last = record.jobs[job_id][0].job
-        if count > 1 and last is not None and last.is_careful and last.max_attempts == 1:
+        if count > 1 and last is not None and last.delivery == "at_most_once":
             yield Violation("doubled", job_id, f"at_most_once began {count} times")
 
 
@@ -146,6 +147,19 @@ def histories_whole(record: Record) -> Iterator[Violation]:
             yield Violation("history", job_id, f"seen as {seen}, told as {states}")
 
 
+def metrics_equal(record: Record) -> Iterator[Violation]:
+    """The metrics of occurrences equal the ledger, whatever was killed on the way."""
+    rows = record.last_rows().values()
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        counts[row.flow, outcome_of(row.state, row.reason)] += row.count
+    for flow, outcome in sorted(counts.keys() | record.metrics.keys()):
+        told, found = record.metrics.get((flow, outcome), 0), counts[flow, outcome]
+        if told != found:
+            words = f"{outcome}: metrics say {told}, the ledger has {found}"
+            yield Violation("metrics", flow, words)
+
+
 def ledger_moves(record: Record) -> Iterator[Violation]:
     """Rows of the ledger change as their table allows; what is over only by a backfill."""
     for (schedule_id, nominal_ms), changes in record.rows.items():
@@ -181,6 +195,7 @@ CHECKS: tuple[Callable[[Record], Iterator[Violation]], ...] = (
     ended_by_holder,
     every_job_ends,
     ledger_agrees,
+    metrics_equal,
     ledger_moves,
     markers_free,
     histories_whole,

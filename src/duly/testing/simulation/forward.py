@@ -15,7 +15,7 @@ from typing import cast
 from duly.app import Duly
 from duly.errors import InvalidInput
 from duly.job_store import JobFilter, Retention
-from duly.jobs import DEFAULT_QUEUE, JobState
+from duly.jobs import JobState
 from duly.loops import KeeperOptions, Planner, PlannerOptions, WorkerOptions
 from duly.store import Store
 from duly.testing.clock import ManualClock
@@ -87,11 +87,9 @@ def _forward(app: Duly, clock: ManualClock, span: timedelta) -> Forwarded:
 
 async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
     """Run the loops for so long, then let handlers end; gives the jobs that nobody took."""
-    queues = sorted({DEFAULT_QUEUE, *(action.queue for action in app.actions.values())})
     # Nobody else works on this store, so there is nobody to ask for or to renew against.
     worker = app.worker(
         WorkerOptions(
-            queues=tuple(queues),
             poll_s=_DAY_S,
             lease_s=7 * _DAY_S,
             heartbeat_s=_DAY_S,

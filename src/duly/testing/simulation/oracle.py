@@ -57,3 +57,12 @@ def expected(stretch: Stretch, end_ms: int) -> Iterator[Expected]:
     while nominal_ms is not None and nominal_ms + offset_ms <= until_ms:
         yield Expected(nominal_ms, nominal_ms + offset_ms, stretch)
         nominal_ms = trigger.next_after_ms(nominal_ms)
+
+
+def not_yet_due(stretch: Stretch) -> Iterator[int]:
+    """Times that had come when the definition was replaced, but whose spread had not passed."""
+    trigger = stretch.definition.trigger
+    nominal_ms = trigger.next_after_ms(stretch.until_ms - trigger.offset_ms)
+    while nominal_ms is not None and nominal_ms <= stretch.until_ms:
+        yield nominal_ms
+        nominal_ms = trigger.next_after_ms(nominal_ms)

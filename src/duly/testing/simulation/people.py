@@ -61,6 +61,7 @@ class People:
             "trigger": 2,
             "policies": 2,
             "words": 1,
+            "limit": 1,
             "pause": 2,
             "resume": 4,
             "delete": 1,
@@ -97,6 +98,8 @@ class People:
                 await mine.update(name, trigger=self.draw.trigger())
             case "policies":
                 await mine.update(name, policies=self.draw.policies())
+            case "limit":
+                await mine.update(name, max_runs=self.draw.max_runs())
             case "words":
                 await mine.update(name, description=request)
             case "pause":

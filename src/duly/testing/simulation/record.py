@@ -25,7 +25,7 @@ from duly.stores.memory.tables import LedgerEntry, Stored, StoredJob, Tables, sc
 Place = tuple[ScheduleId, int]
 """Of a row of the ledger: its schedule and its nominal time."""
 
-_READS = ("get_", "list_", "find_", "count_", "beat", "job_", "now_ms", "schedule_events")
+_READS = ("get_", "list_", "find_", "count_", "fold_", "beat", "job_", "now_ms", "schedule_events")
 
 
 def short(long_id: str) -> str:
@@ -114,11 +114,15 @@ class Record:
     starts: list[Start] = field(default_factory=list)
     errors: list[tuple[str, str]] = field(default_factory=list)
     """What ended a loop, and the node it ran on."""
+    metrics: dict[tuple[str, str], int] = field(default_factory=dict)
+    """At the end: what `duly_occurrences` says by flow and outcome."""
     lines: list[str] = field(default_factory=list)
     """The trace."""
     faults: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     """Verbs so far that may change something."""
+    verbs: dict[int, str] = field(default_factory=dict)
+    """Their names, by number."""
     _documents: dict[tuple[str, str, str], Stored] = field(default_factory=dict)
     _index: dict[ScheduleId, IndexRow] = field(default_factory=dict)
     _ledger: dict[Place, LedgerEntry] = field(default_factory=dict)
@@ -142,6 +146,7 @@ class Record:
         if verb.startswith(_READS):
             return
         self.steps += 1
+        self.verbs[self.steps] = verb
         if verb == "finish":
             self.said[self.steps] = {(each.job_id, each.fence) for each in asked[0]}
         told = len(self.lines)

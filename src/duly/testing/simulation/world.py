@@ -148,13 +148,14 @@ class _World:
             node.stop()
         for node in self._nodes:
             await node.ended()
+        around.record.metrics = await _read_metrics(around.store)
 
     def _start_node(self) -> None:
         self._made += 1
         scene = self._scene
         options = NodeOptions(
             PlannerOptions(look_ahead_s=scene.look_ahead_s),
-            WorkerOptions(slots=3, lease_s=scene.lease_s, drain_s=3.0),
+            WorkerOptions(slots=3, lease_s=scene.lease_s, drain_s=3.0, block_limit_s=0),
             KeeperOptions(),
         )
         node = Node(f"node-{self._made}", self._around, options, _actions)
@@ -213,6 +214,19 @@ class _World:
             jobs = (stored.job for stored in tables.tables.jobs.values())
             if not tables.tables.rows and all(job.state in FINAL for job in jobs):
                 return
+
+
+async def _read_metrics(store: WatchedStore) -> dict[tuple[str, str], int]:
+    """Return what a process that starts now would serve as `duly_occurrences`."""
+    # Whoever only fast-forwards an application needs no metrics library.
+    from duly.server.metrics import of_ledger
+
+    families = of_ledger(await store.count_occurrences())
+    (family,) = [each for each in families if each.name == "duly_occurrences"]
+    return {
+        (sample.labels["flow"], sample.labels["outcome"]): int(sample.value)
+        for sample in family.samples
+    }
 
 
 def _actions(node: Node) -> Mapping[str, Action]:

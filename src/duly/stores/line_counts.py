@@ -1,0 +1,34 @@
+"""Put the counts at the head of a queue's line together. Pure; every store uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from duly.job_store import WaitingWork
+
+
+class LineCount(NamedTuple):
+    """Jobs of one action among the first of a line."""
+
+    action: str
+    jobs: int
+    oldest_run_at_ms: int
+
+
+def works_of(queue: str, counts: Sequence[LineCount], look: int) -> list[WaitingWork]:
+    """Return the waiting work of one queue by action."""
+    is_capped = sum(each.jobs for each in counts) >= look
+    by_action: dict[str, list[LineCount]] = {}
+    for each in counts:
+        by_action.setdefault(each.action, []).append(each)
+    return [
+        WaitingWork(
+            queue,
+            action,
+            sum(each.jobs for each in found),
+            min(each.oldest_run_at_ms for each in found),
+            is_capped,
+        )
+        for action, found in sorted(by_action.items())
+    ]

@@ -1,0 +1,70 @@
+"""Limits on how many schedules an owner has: which are counted, and which writes are refused. Pure.
+
+A finished schedule does not count. A write is checked when it creates a schedule, and when it lets
+one run that was finished or paused: so an owner who is full can pause and reword everything, and
+cannot bring more schedules to run than the limit by finishing, editing and resuming them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from duly.schedules import Definition, Schedule, ScheduleState
+from duly.scopes import SYSTEM
+from duly.store import Refused, ScheduleKey, ScheduleWrite
+
+COUNTED: frozenset[ScheduleState] = frozenset({"active", "paused", "quarantined"})
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """How many schedules that count each owner has, in all flows and in each."""
+
+    scopes: Counter[str] = field(default_factory=Counter)
+    flows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By (scope, flow); counted only where a write has a limit for it."""
+
+    def add(self, key: ScheduleKey, count: int) -> None:
+        """Count what a write changed, for the next ones of the same batch."""
+        self.scopes[key.scope] += count
+        self.flows[key.scope, key.flow] += count
+
+
+def is_counted(schedule: Schedule | None) -> bool:
+    """Return whether a schedule counts towards its owner's limits."""
+    return schedule is not None and schedule.state in COUNTED
+
+
+def may_need_room(write: ScheduleWrite, before: Schedule | None) -> bool:
+    """Return whether the limits may have to be asked for a write, so that a count is needed."""
+    if write.key.scope == str(SYSTEM):
+        return False
+    if before is None:
+        return True
+    is_at_rest = before.state == "finished" or not before.definition.enabled
+    return write.definition.enabled and is_at_rest
+
+
+def refuse_full(
+    write: ScheduleWrite, before: Schedule | None, holdings: Holdings, *, is_retimed: bool = True
+) -> Refused | None:
+    """Return the refusal of a write that would give its owner too many schedules, or None.
+
+    `is_retimed` says that the write changes when the schedule fires; other edits are not checked.
+    """
+    if not is_retimed or not may_need_room(write, before):
+        return None
+    key, limits, own = write.key, write.limits, is_counted(before)
+    in_scope = holdings.scopes[key.scope] - own
+    if in_scope >= limits.schedules:
+        return Refused("full", in_scope)
+    in_flow = holdings.flows[key.scope, key.flow] - own
+    if limits.schedules_per_flow is not None and in_flow >= limits.schedules_per_flow:
+        return Refused("full", in_flow, limit="schedules_per_flow")
+    return None
+
+
+def timing(definition: Definition) -> tuple[object, ...]:
+    """Return what decides when a schedule fires; an edit of anything else leaves its next time."""
+    return definition.trigger, definition.enabled, definition.hand_over, definition.max_runs

@@ -1,0 +1,1 @@
+ALTER TABLE {p}resources ADD COLUMN runs_had INTEGER;

@@ -1,0 +1,2 @@
+ALTER TABLE {p}jobs ADD COLUMN took_ms INTEGER;
+ALTER TABLE {p}job_events ADD COLUMN took_ms INTEGER;

@@ -1,0 +1,153 @@
+"""Schedules stored before runs were counted: the count comes from the index row, or the ledger."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+
+from duly.dispatch_store import Fired, Inactive
+from duly.outcomes import Succeeded
+from duly.schedules import HandOver, Schedule
+from duly.store import Store
+from duly.stores import open_store
+from duly.testing import ManualClock
+from duly.testing.conformance.dispatch_samples import fire
+from duly.testing.conformance.job_samples import claim_one, end
+from duly.testing.conformance.plan_samples import next_hour
+from duly.testing.conformance.samples import START_MS, a_definition, a_key, a_write, only_row, put
+from duly.testing.conformance.suite import START
+from tests.servers import PostgresServer
+
+Story = Callable[[Store, ManualClock], Awaitable[None]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/duly.db"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.create()
+
+
+FORGET = "UPDATE duly_resources SET runs_had = NULL"
+"""Leaves the column as the migration does."""
+
+
+def run_sql(url: str, statement: str) -> None:
+    """Change the database behind the store's back."""
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    engine = create_engine(parsed if is_file else parsed.set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def told(url: str, before: Story, after: Story, statement: str = FORGET) -> None:
+    """Play two parts of a story on one database, with a statement between them."""
+
+    async def play() -> None:
+        clock = ManualClock(START)
+        store = open_store(url, clock=clock)
+        try:
+            await before(store, clock)
+            run_sql(url, statement)
+            await after(store, clock)
+        finally:
+            await store.close()
+
+    asyncio.run(play())
+
+
+async def stands(store: Store) -> Schedule:
+    schedule = await store.get_schedule(a_key())
+    assert schedule is not None
+    return schedule
+
+
+def put_limited(hand_over: HandOver = "jobs", max_runs: int = 3, **fields: Any) -> Story:
+    async def story(store: Store, clock: ManualClock) -> None:
+        del clock
+        definition = a_definition(hand_over=hand_over, max_runs=max_runs, **fields)
+        await put(store, a_write(definition=definition))
+
+    return story
+
+
+async def ran_once(store: Store, clock: ManualClock) -> None:
+    await put_limited()(store, clock)
+    await next_hour(store, clock)
+    await end(store, await claim_one(store), Succeeded())
+
+
+def test_row_knows_the_count(url: str) -> None:
+    async def after(store: Store, clock: ManualClock) -> None:
+        await put_limited(max_runs=5)(store, clock)
+        assert (await stands(store)).runs_had == 1
+        assert (await only_row(store)).runs_left == 4
+
+    told(url, ran_once, after)
+
+
+def test_planning_stores_the_count(url: str) -> None:
+    async def after(store: Store, clock: ManualClock) -> None:
+        await next_hour(store, clock)
+        assert (await stands(store)).runs_had == 2
+
+    told(url, ran_once, after)
+
+
+def test_reconcile_stores_the_count_of_a_lost_row(url: str) -> None:
+    async def after(store: Store, clock: ManualClock) -> None:
+        del clock
+        await store.remove(a_key())
+        assert (await store.reconcile()).added == 1
+        assert (await stands(store)).runs_had == 1
+        assert (await only_row(store)).runs_left == 2
+
+    told(url, ran_once, after)
+
+
+def test_ledger_knows_the_count_of_the_paused(url: str) -> None:
+    async def before(store: Store, clock: ManualClock) -> None:
+        await ran_once(store, clock)
+        await put_limited(enabled=False)(store, clock)
+
+    async def after(store: Store, clock: ManualClock) -> None:
+        await put_limited()(store, clock)
+        assert (await stands(store)).runs_had == 1
+        assert (await only_row(store)).runs_left == 2
+
+    told(url, before, after)
+
+
+def test_ledger_knows_the_count_of_the_external(url: str) -> None:
+    async def before(store: Store, clock: ManualClock) -> None:
+        await put_limited("external")(store, clock)
+        for number in range(2):
+            await fire(store, f"j{number}", nominal_ms=START_MS + number)
+
+    async def after(store: Store, clock: ManualClock) -> None:
+        del clock
+        assert isinstance(await fire(store, "j2", nominal_ms=START_MS + 2), Fired)
+        assert (await stands(store)).runs_had == 3
+        assert await fire(store, "j3", nominal_ms=START_MS + 3) == Inactive("finished")
+
+    told(url, before, after)
+
+
+def test_runs_charged_by_the_previous_release_count(url: str) -> None:
+    """It charges the row alone, also where the document has a count."""
+
+    async def after(store: Store, clock: ManualClock) -> None:
+        del clock
+        assert (await stands(store)).runs_had == 1
+        await store.reconcile()
+        assert (await stands(store)).runs_had == 2
+        assert (await only_row(store)).runs_left == 1
+
+    told(url, ran_once, after, "UPDATE duly_schedule_index SET runs_left = 1")

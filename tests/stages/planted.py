@@ -1,0 +1,126 @@
+"""`make planted`: which planted faults each target catches, read from pytest's own collection.
+
+A test with `@pytest.mark.planted("family")` plants a fault, or shows a bad sample, and passes only
+when the check under test reports it. Each of its parameters is one planted fault.
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.stages.catalogue import MARKER, ROOT
+
+PLANTED = "planted"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault, named by the test that catches it."""
+
+    nodeid: str
+    family: str
+    is_extended: bool
+
+    @property
+    def test(self) -> str:
+        """The test without its parameter."""
+        return without_parameter(self.nodeid)
+
+
+class Collector:
+    """A pytest plugin that keeps the planted faults of a collection."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Read the marks of every test that was collected."""
+        for item in session.items:
+            mark = item.get_closest_marker(PLANTED)
+            if mark is not None:
+                is_extended = item.get_closest_marker(MARKER) is not None
+                self.faults.append(Fault(item.nodeid, str(mark.args[0]), is_extended))
+
+
+def collected_faults(*paths: str) -> list[Fault]:
+    """Return the planted faults of all tests, or of some paths."""
+    collector = Collector()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        status = pytest.main(
+            ["--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), *paths],
+            plugins=[collector],
+        )
+    if status != pytest.ExitCode.OK:
+        raise RuntimeError(f"the tests cannot be collected: {said.getvalue()[-2_000:]}")
+    return collector.faults
+
+
+def without_parameter(nodeid: str) -> str:
+    """Return the test of a node id."""
+    path, _, rest = nodeid.partition("::")
+    return f"{path}::{rest.partition('[')[0]}"
+
+
+def before_of(nodeids: Iterable[str], faults: Iterable[Fault]) -> dict[str, str]:
+    """Return the planted faults of an older collection with their families.
+
+    An older commit may not have the marks, so a test counts when it is marked today.
+    """
+    families = {fault.test: fault.family for fault in faults}
+    tests = {nodeid: without_parameter(nodeid) for nodeid in nodeids}
+    return {nodeid: families[test] for nodeid, test in tests.items() if test in families}
+
+
+def table(faults: list[Fault], before: dict[str, str] | None) -> tuple[list[str], list[str]]:
+    """Return the lines of the table, and the faults that are caught no more."""
+    test = Counter(fault.family for fault in faults if not fault.is_extended)
+    every = Counter(fault.family for fault in faults)
+    former = Counter((before or {}).values())
+    now = {fault.nodeid for fault in faults}
+    lost = sorted(nodeid for nodeid in before or () if nodeid not in now)
+    gone = Counter((before or {})[nodeid] for nodeid in lost)
+    head = (
+        f"{'family':<16}{'before':>8}{'make test':>11}{'test-all adds':>15}{'both':>6}{'lost':>6}"
+    )
+    rows = [
+        f"{name:<16}{cell:>8}{test[name]:>11}{every[name] - test[name]:>15}{every[name]:>6}"
+        f"{gone[name] if before is not None else '-':>6}"
+        for name in sorted(every | former)
+        for cell in (former[name] if before is not None else "-",)
+    ]
+    sums = f"{'all':<16}{former.total() if before is not None else '-':>8}{test.total():>11}"
+    sums += f"{every.total() - test.total():>15}{every.total():>6}"
+    sums += f"{len(lost) if before is not None else '-':>6}"
+    return [head, *rows, sums], lost
+
+
+def main() -> int:
+    """Print the table. Return 1 when a fault is caught no more."""
+    parser = argparse.ArgumentParser(prog="make planted", description=__doc__)
+    parser.add_argument(
+        "--before",
+        type=Path,
+        help="node ids of an older commit, as `pytest --collect-only -q` prints them",
+    )
+    options = parser.parse_args()
+    faults = collected_faults()
+    before = None
+    if options.before is not None:
+        lines = options.before.read_text().splitlines()
+        before = before_of((line for line in lines if "::" in line), faults)
+    lines, lost = table(faults, before)
+    print(*lines, sep="\n")
+    for nodeid in lost:
+        print(f"lost: {nodeid}")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

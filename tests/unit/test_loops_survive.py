@@ -1,0 +1,65 @@
+"""Loops: an error of the store that is a bug, or a conflict, must not end them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from duly.errors import BackendUnavailable, Conflict, DulyError, InternalError
+from duly.flows import Flow
+from duly.job_store import ClaimRequest, Claims
+from duly.loops import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
+from duly.plan_store import PlanReport, PlanRequest
+from duly.stores import MemoryStore
+
+FAILURES = [BackendUnavailable("not now"), InternalError("a bug"), Conflict("taken")]
+
+
+class FailingOnce(MemoryStore):
+    """The first call of each verb of a loop fails; the second is told of."""
+
+    def __init__(self, error: DulyError) -> None:
+        super().__init__()
+        self._error = error
+        self._calls = 0
+        self.called_again = asyncio.Event()
+
+    def _called(self) -> None:
+        self._calls += 1
+        if self._calls == 1:
+            raise self._error
+        self.called_again.set()
+
+    async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
+        self._called()
+        return await super().plan_occurrences(request)
+
+    async def release_expired(self, limit: int = 1_000) -> int:
+        self._called()
+        return await super().release_expired(limit)
+
+    async def claim_jobs(self, request: ClaimRequest) -> Claims:
+        self._called()
+        return await super().claim_jobs(request)
+
+
+@pytest.mark.parametrize("kind", ["planner", "keeper", "worker"])
+@pytest.mark.parametrize("error", FAILURES, ids=lambda each: type(each).__name__)
+def test_loops_go_on_after_an_error_of_the_store(kind: str, error: DulyError) -> None:
+    async def run() -> None:
+        store = FailingOnce(error)
+        loop: Any
+        if kind == "planner":
+            loop = Planner(store, PlannerOptions())
+        elif kind == "keeper":
+            loop = Keeper(store, KeeperOptions())
+        else:
+            loop = Worker(store, Flow("mail").actions, WorkerOptions())
+        running = asyncio.create_task(loop.run())
+        again = asyncio.create_task(store.called_again.wait())
+        await asyncio.wait({running, again}, return_when=asyncio.FIRST_COMPLETED)
+        assert not running.done(), running.exception()
+        loop.stop()
+        await running
+
+    asyncio.run(run())

@@ -1,0 +1,68 @@
+"""Planted faults: every one that is defined is used, and the table counts what a target catches."""
+
+import inspect
+import pkgutil
+from importlib import import_module
+
+from tests import conformance
+from tests.conformance.test_broken import BROKEN
+from tests.simulation import planted as simulation
+from tests.simulation.planted import BUGS
+from tests.stages.planted import Fault, before_of, collected_faults, table
+
+from duly.stores import MemoryStore
+
+WALKS = "tests/property/test_plan_walk.py"
+
+
+def broken_stores() -> set[type[MemoryStore]]:
+    """Return the broken stores of the conformance tests, without base classes of others."""
+    names = [each.name for each in pkgutil.iter_modules(conformance.__path__)]
+    modules = [import_module(f"tests.conformance.{name}") for name in names if "broken" in name]
+    found = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, MemoryStore)
+        and value.__module__ == module.__name__
+    }
+    run = {store for store, *_ in BROKEN}
+    bases = {base for each in found | run for base in each.__mro__[1:]}
+    return found - bases
+
+
+def test_every_broken_store_is_run() -> None:
+    unused = broken_stores() - {store for store, *_ in BROKEN}
+    assert unused == set()
+    assert len(broken_stores()) > 100
+
+
+def test_every_bug_of_the_simulation_is_planted() -> None:
+    plants = {
+        value
+        for _, value in inspect.getmembers(simulation, inspect.isfunction)
+        if list(inspect.signature(value).parameters) in (["patch"], ["_patch"])
+    }
+    assert plants == {plant for plant, _ in BUGS}
+
+
+def test_marks_are_collected() -> None:
+    faults = collected_faults(WALKS)
+    assert faults
+    assert {(fault.family, fault.is_extended) for fault in faults} == {("walks", False)}
+    assert {fault.test for fault in faults} == {f"{WALKS}::test_walk_notices_a_planted_bug"}
+
+
+def test_a_lost_fault_is_listed() -> None:
+    faults = [
+        Fault("a.py::test_a[x]", "stores", is_extended=False),
+        Fault("a.py::test_a[y]", "stores", is_extended=True),
+    ]
+    before = before_of(["a.py::test_a[x]", "a.py::test_a[z::1]", "b.py::test_b"], faults)
+    lines, lost = table(faults, before)
+    assert lost == ["a.py::test_a[z::1]"]
+    assert [line.split() for line in lines[1:]] == [
+        ["stores", "2", "1", "1", "2", "1"],
+        ["all", "2", "1", "1", "2", "1"],
+    ]

@@ -1,0 +1,81 @@
+"""The watchdog names a handler that blocks the loop, stores its failure, and ends the process."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from duly.jobs import JobId, LeasedJob
+from duly.loops.watchdog import Watchdog
+
+JOB = LeasedJob(JobId("job_7"), "mail.send", "null", *[None] * 13)  # type: ignore[arg-type]
+
+
+async def _blocked(release: threading.Event) -> None:
+    release.wait(10)
+
+
+def test_a_blocking_handler_is_named_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    stored: list[tuple[str, str]] = []
+    ended = threading.Event()
+
+    async def store(job: LeasedJob, why: str) -> None:
+        stored.append((job.id, why))
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(_blocked(ended), name="handler")
+        watchdog = Watchdog(loop, 0.2, lambda seen: JOB if seen is task else None, store, ended.set)
+        await task
+        watchdog.close()
+
+    with caplog.at_level(logging.INFO, "duly.loops.watchdog"):
+        asyncio.run(play())
+    assert ended.is_set()
+    assert stored == [("job_7", "blocked the event loop of its worker for over 0.2 s")]
+    said = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "job job_7 (mail.send) blocks the event loop" in said[0].message
+    assert "release.wait" in said[0].message, "the line that blocks"
+
+
+def test_other_code_is_named_but_ends_nothing() -> None:
+    ended, warned = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    class Warned(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+            warned.set()
+
+    async def store(_job: LeasedJob, _why: str) -> None:
+        raise AssertionError("no job is to blame")
+
+    async def play() -> None:
+        watchdog = Watchdog(asyncio.get_running_loop(), 0.1, lambda _: None, store, ended.set)
+        await _blocked(warned)
+        watchdog.close()
+
+    handler = Warned(logging.ERROR)
+    logger = logging.getLogger("duly.loops.watchdog")
+    logger.addHandler(handler)
+    try:
+        asyncio.run(play())
+    finally:
+        logger.removeHandler(handler)
+    assert "other code blocks the event loop" in said[0]
+    assert not ended.is_set()
+
+
+def test_a_loop_that_runs_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async def store(_job: LeasedJob, _why: str) -> None:
+            raise AssertionError("nothing is blocked")
+
+        watchdog = Watchdog(asyncio.get_running_loop(), 5.0, lambda _: JOB, store, lambda: None)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        watchdog.close()
+
+    asyncio.run(play())
+    assert caplog.text == ""
