@@ -48,6 +48,7 @@ class JobWalk:
         self._chance = random.Random(seed)
         self._clock = clock
         self._leases: list[LeasedJob] = []
+        self._started: set[tuple[JobId, int]] = set()
         self._tokens: list[tuple[WorkerId, Token]] = []
         self._asker = WORKERS[0]
         self._theirs: dict[tuple[Store, Token], Token] = {}
@@ -167,8 +168,10 @@ class JobWalk:
 
     def _end(self, job: LeasedJob) -> Finish:
         outcome = self._outcome()
-        # Only a start that was recorded is given back; here it may not have been.
-        is_charged = self._maybe(0.2) and not isinstance(outcome, Released)
+        # A recorded start was charged, and a worker knows that. Only a recorded start is given
+        # back; here it may have been refused.
+        is_begun = self._maybe(0.2) or (job.id, job.fence) in self._started
+        is_charged = is_begun and not isinstance(outcome, Released)
         end = decide(job, outcome, self._chance.random(), is_charged=is_charged)
         note = self._pick(None, None, '"end"')
         return end._replace(progress=note, isolate=self._maybe(0.1))
@@ -176,6 +179,7 @@ class JobWalk:
     def _start(self) -> Step:
         leases = {job.id: job.fence for job in self._some(self._leases, 6)} if self._leases else {}
         worker = self._chance.choice(WORKERS)
+        self._started.update(leases.items())
         return lambda store: store.start_jobs(worker, list(leases.items()))
 
     def _outcome(self) -> Outcome:

@@ -108,7 +108,7 @@ class Keys:
             self.known, self._now_ms = set(found.scalars()), db.now_ms()
 
     def take(self, job: NewJob) -> Enqueued | KeyTaken | None:
-        """Take the key for a job; an answer where it stands for another job."""
+        """Take the key for a job; return the answer for a key that is held already, else None."""
         table = self._db.tables.idempotency
         key = {"workspace": job.workspace, "action": job.action, "idempotency_key": job.key}
         mine = {
@@ -117,18 +117,20 @@ class Keys:
             "expires_at_ms": self._now_ms + job.key_ttl_ms,
         }
         statement = self._db.dialect.insert(table).values(key | mine)
-        self._db.connection.execute(
+        taken = self._db.connection.execute(
             statement.on_conflict_do_update(
                 index_elements=list(key), set_=mine, where=table.c.expires_at_ms <= self._now_ms
-            )
+            ),
+            execution_options={"preserve_rowcount": True},
         )
+        if taken.rowcount == 1:
+            return None
+        # A key outlives its job: it may be held by a removed job that had the same id.
         holder = self._db.run(
             "SELECT job_id, input_digest FROM {p}idempotency WHERE workspace = :workspace "
             "AND action = :action AND idempotency_key = :idempotency_key",
             **key,
         ).one()
-        if holder.job_id == job.id:
-            return None
         same = holder.input_digest == mine["input_digest"]
         return Enqueued(holder.job_id, created=False) if same else KeyTaken(holder.job_id)
 

@@ -72,6 +72,17 @@ class KeyCases(StoreConformance):
         await insert(store, a_job("b", key="k"))
 
     @case
+    async def test_keys_outlive_their_jobs_for_the_same_id_too(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await bring_to(store, JobState.SUCCEEDED, key="k", input="1")
+        clock.advance(days=2)
+        assert await store.prune(Retention(succeeded_ms=DAY_MS)) == 1
+        assert await store.insert_jobs([a_job("a", key="k", input="1")]) == FOUND
+        assert await store.insert_jobs([a_job("a", key="k", input="2")]) == [KeyTaken(A)]
+        assert await store.get_job(A) is None
+
+    @case
     async def test_keys_of_deleted_jobs_stand(self, store: Store) -> None:
         await bring_to(store, JobState.DELETED, key="k", input="1")
         assert await store.insert_jobs([a_job("b", key="k", input="1")]) == FOUND
