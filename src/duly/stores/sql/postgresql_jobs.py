@@ -65,7 +65,9 @@ def _take(by_workspace: bool, by_action: bool) -> str:
     # Jobs that stood before the first place left their index entries, which stay until a vacuum.
     key, names = "queue", ":queue"
     if by_workspace:
-        key, names = "queue, workspace", ":queue, :workspace"
+        # Without the equality the order of the whole queue looks as good as that of the pair.
+        terms += " AND queue = :queue"
+        key, names = "workspace", ":workspace"
     return f"""
         WITH picked AS MATERIALIZED (
             SELECT ctid AS spot FROM {{p}}job_line WHERE {terms}
