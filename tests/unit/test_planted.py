@@ -8,7 +8,7 @@ from tests import conformance
 from tests.conformance.test_broken import BROKEN
 from tests.simulation import planted as simulation
 from tests.simulation.planted import BUGS
-from tests.stages.planted import Fault, before_of, collected_faults, table
+from tests.stages.planted import REPLACED, Fault, before_of, collected_faults, table
 
 from duly.stores import MemoryStore
 
@@ -66,3 +66,16 @@ def test_a_lost_fault_is_listed() -> None:
         ["stores", "2", "1", "1", "2", "1"],
         ["all", "2", "1", "1", "2", "1"],
     ]
+
+
+def test_a_replaced_fault_counts_only_while_its_replacement_is_planted() -> None:
+    old, new = next(iter(REPLACED.items()))
+    assert table([Fault(new, "stores", is_extended=False)], {old: "stores"})[1] == []
+    assert table([], {old: "stores"})[1] == [old]
+
+
+def test_faults_are_replaced_by_ones_that_exist() -> None:
+    named = {store.__name__ for store, *_ in BROKEN}
+    for old, new in REPLACED.items():
+        assert new.partition("[")[2].rstrip("]") in named, (old, new)
+        assert old.partition("[")[2].rstrip("]") not in named, old
