@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,16 @@ from duly.jobs import JobId, LeasedJob
 from duly.loops.watchdog import Watchdog
 
 JOB = LeasedJob(JobId("job_7"), "mail.send", "null", *[None] * 13)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _ended_threads() -> Iterator[None]:
+    """Wait for the watchdog of a test, so that it logs nothing into the next one."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "duly-watchdog":
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 async def _blocked(release: threading.Event) -> None:
