@@ -211,9 +211,21 @@ def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
     if finished_at:
         planned = _taken(record, schedule_id, stretch.since_ms, finished_at[0], _PLANNED)
         return max(planned, default=0)
-    # The write that ends a stretch may use the limit up, and give back what had not begun.
-    taken = _taken(record, schedule_id, 0, stretch.until_ms, _PLANNED | {_S.WITHDRAWN})
+    # The write that ends a stretch may use the limit up, and give back what had not begun. So may
+    # a later one, where no planner had come to the times of the stretch before it ended.
+    until_ms = _passed_at_ms(record, schedule_id, stretch)
+    taken = _taken(record, schedule_id, 0, until_ms, _PLANNED | {_S.WITHDRAWN})
     return FOREVER_MS if len(taken) < most else max(taken)
+
+
+def _passed_at_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
+    """Return when the index row had passed every time of a stretch."""
+    offset_ms = stretch.definition.trigger.offset_ms
+    for hand in record.hands.get(schedule_id, []):
+        run_at_ms = FOREVER_MS if hand.nominal_ms is None else hand.nominal_ms + offset_ms
+        if hand.at_ms >= stretch.until_ms and run_at_ms > stretch.until_ms:
+            return hand.at_ms
+    return max(record.end_ms, stretch.until_ms)
 
 
 def _taken(
