@@ -35,15 +35,20 @@ def main() -> int:
     parser.add_argument("only", nargs="?", default="", help="scenarios whose name has this in it")
     parser.add_argument("--jobs", type=int, default=1_000, help="jobs of each scenario")
     parser.add_argument("--rounds", type=int, default=3, help="faults in a row")
+    parser.add_argument("--quick", action="store_true", help="short leases; rates are not judged")
+    parser.add_argument("--list", action="store_true", help="print the scenarios and end")
     chosen = parser.parse_args()
+    if chosen.list:
+        print("\n".join(scenario.name for scenario in SCENARIOS))
+        return 0
     binaries = find_binaries()
     if binaries is None:
         print(NO_SERVER)
         return 1
-    load = Load(chosen.jobs, chosen.rounds)
+    load = Load(chosen.jobs, chosen.rounds, chosen.quick)
     verdicts: list[Verdict] = []
     with (
-        tempfile.TemporaryDirectory(prefix="duly-faults-") as name,
+        tempfile.TemporaryDirectory(prefix="duly-faults-", ignore_cleanup_errors=True) as name,
         own_cluster(Path(name, "server"), binaries) as cluster,
     ):
         for number, scenario in enumerate(SCENARIOS):

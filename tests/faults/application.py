@@ -17,9 +17,12 @@ from sqlalchemy import Engine, event
 from duly.app import Duly
 from duly.context import Context
 from duly.flows import Flow
+from duly.jobs import JobState
 from duly.loops import Worker, WorkerOptions
+from duly.outcomes import Loss
 from duly.retries import RetryPolicy
 from duly.store import Store
+from duly.stores.sql import job_moves
 
 PHASES = ("claimed", "running", "returned", "finishing", "finished")
 """After a claim; in a handler; before the finish; inside its transaction; after its commit."""
@@ -71,6 +74,13 @@ async def quick(ctx: Context) -> None:
 async def once(ctx: Context) -> None:
     journal.note(ctx, "start")
     phases.reach("running")
+    journal.note(ctx, "end")
+
+
+@work.action(delivery="at_most_once")
+async def once_steady(seconds: float, ctx: Context) -> None:
+    journal.note(ctx, "start")
+    await asyncio.sleep(seconds)
     journal.note(ctx, "end")
 
 
@@ -167,8 +177,24 @@ def forget_fences() -> None:
     event.listen(Engine, "before_cursor_execute", without_fence, retval=True)
 
 
-if os.environ.get("DULY_FAULT_PLANTED") == "fence":
+def charge_losses() -> None:
+    """The planted bug: a job pays for the loss of its worker, begun or not."""
+    decide_loss = cast(Any, job_moves).decide_loss
+
+    def charging(job: Any) -> Loss:
+        loss: Loss = decide_loss(job)
+        if JobState.QUEUED in loss.path and job.attempts + 1 >= job.max_attempts:
+            return Loss((JobState.FAILED, JobState.DEAD), loss.start_mode, 1)
+        return loss._replace(charge=1)
+
+    cast(Any, job_moves).decide_loss = charging
+
+
+planted = os.environ.get("DULY_FAULT_PLANTED")
+if planted == "fence":
     forget_fences()
+elif planted == "loss":
+    charge_losses()
 
 connections = os.environ.get("DULY_FAULT_CONNECTIONS")
 options: dict[str, Any] = {} if connections is None else {"connections": int(connections)}

@@ -13,7 +13,13 @@ from tests.faults.application import app
 
 RECOVERY_S = 10.0
 """A recovery may take as long as a lease, and this much more."""
-COLUMNS = ("enqueued", "ran", "finished", "dead", "lost", "doubled")
+LISTED = 5
+"""Jobs named in a line, most."""
+SLACK_MS = 200
+"""A claim may be stored so long after the process that asked for it was killed."""
+RATE_SHARE = 0.8
+"""Of the completion rate before a fault, least afterwards; judged in the long form."""
+COLUMNS = ("enqueued", "ran", "repeated", "finished", "dead", "lost", "doubled")
 
 
 @dataclass
@@ -24,6 +30,8 @@ class Verdict:
     enqueued: int = 0
     ran: int = 0
     """Handlers that were started."""
+    repeated: int = 0
+    """Starts beyond the first of a job, each under a claim of its own: at least once allows it."""
     finished: int = 0
     dead: int = 0
     lost: int = 0
@@ -33,11 +41,20 @@ class Verdict:
     draining_cpu: float | None = None
     """Share of a processor that a worker used while it waited for a handler to end."""
     recovery_s: float | None = None
-    """From the end of a fault to the first job completed after it; the longest of all faults."""
+    """From the end of a fault until a job was completed, and until every job that it interrupted
+    was claimed again; the longest of all faults."""
+    limit_s: float | None = None
+    """How long a recovery may take."""
+    rate: float | None = None
+    """Jobs completed in a second after the fault, as a share of those before it."""
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
     completed_at_ms: list[int] = field(default_factory=list)
     """When jobs succeeded, by the clock of the database."""
+    interrupted: list[tuple[int, int]] = field(default_factory=list)
+    """Claims that were lost: when the job was claimed, and when it was claimed again."""
+    repeats: dict[str, int] = field(default_factory=dict)
+    """How often jobs were started, where more than once."""
 
     @property
     def is_good(self) -> bool:
@@ -85,18 +102,47 @@ async def judge(
     return verdict
 
 
-def judge_recovery(verdict: Verdict, fault_ends: Sequence[int], lease_s: float) -> None:
-    """Time how long it took until jobs were completed again, after each end of a fault."""
-    limit_s = lease_s + RECOVERY_S
+def judge_recovery(
+    verdict: Verdict, fault_ends: Sequence[int], lease_s: float, restarts: Sequence[int] = ()
+) -> None:
+    """Time how long it took until jobs were completed again, after each end of a fault.
+
+    `restarts` are when processes were started again: jobs they had must be claimed again in time.
+    """
+    limit_s = verdict.limit_s = lease_s + RECOVERY_S
+    recoveries_ms: list[int] = []
     for end in fault_ends:
         after = [each for each in verdict.completed_at_ms if each >= end]
-        if not after:
+        if after:
+            recoveries_ms.append(min(after) - end)
+        else:
             verdict.faults.append("no job was completed after the fault")
-            continue
-        seconds = (min(after) - end) / 1000
-        verdict.recovery_s = max(seconds, verdict.recovery_s or 0.0)
-        if seconds > limit_s:
-            verdict.faults.append(f"recovered after {seconds:.1f} s; limit: {limit_s:g} s")
+    for claimed_ms, again_ms in verdict.interrupted:
+        # The first fault after a claim is the one that ended it, or earlier: never too short.
+        ends = [end for end in sorted(fault_ends) if claimed_ms - SLACK_MS <= end <= again_ms][:1]
+        # Jobs that kill their worker strike again and again: each restart ends another fault.
+        ends = ends or [end for end in sorted(restarts) if claimed_ms <= end <= again_ms][-1:]
+        recoveries_ms += [again_ms - end for end in ends]
+    if recoveries_ms:
+        verdict.recovery_s = max(recoveries_ms) / 1000
+        if verdict.recovery_s > limit_s:
+            took = f"recovered after {verdict.recovery_s:.1f} s"
+            verdict.faults.append(f"{took}; limit: {limit_s:g} s")
+
+
+def judge_rate(
+    verdict: Verdict, before_ms: tuple[int, int], after_ms: tuple[int, int], least: float
+) -> None:
+    """Compare the rate of completions after a fault with the rate before it."""
+    before, after = (_per_s(verdict.completed_at_ms, *span) for span in (before_ms, after_ms))
+    verdict.rate = after / before if before else 0.0
+    if verdict.rate < least:
+        verdict.faults.append(f"{verdict.rate:.2f} of the rate before the fault; least: {least:g}")
+
+
+def _per_s(completed_at_ms: Sequence[int], start_ms: int, end_ms: int) -> float:
+    count = sum(start_ms <= each < end_ms for each in completed_at_ms)
+    return count * 1000 / max(1, end_ms - start_ms)
 
 
 def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: Started) -> None:
@@ -108,6 +154,10 @@ def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: 
     ]
     if job.state not in FINAL or (ended_well and not started.ends):
         verdict.lost += 1
+    verdict.interrupted += _interrupted(events)
+    if (starts := started.starts.total()) > 1:
+        verdict.repeated += starts - 1
+        verdict.repeats[job.id] = starts
     # A success stored over another is counted, and the row tells of one.
     is_overwritten = job.state is JobState.SUCCEEDED and job.events > len(events)
     action = app.actions.get(job.action)
@@ -126,6 +176,13 @@ def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: 
         verdict.faults.append(f"{job.id}: {fault}")
 
 
+def _interrupted(events: Sequence[JobEvent]) -> list[tuple[int, int]]:
+    """Return when lost claims were made, and when the job was claimed again."""
+    claims = [event for event in events if event.state is JobState.PROCESSING]
+    lost = {event.attempt for event in events if event.ended_as == "lost"}
+    return [(one.at_ms, next_.at_ms) for one, next_ in pairwise(claims) if one.attempt in lost]
+
+
 def fault_of_history(job: Job, events: Sequence[JobEvent]) -> str | None:
     """What is wrong with the events of a job, if anything is."""
     states = [event.state for event in events]
@@ -139,12 +196,20 @@ def fault_of_history(job: Job, events: Sequence[JobEvent]) -> str | None:
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """All lines, and under them what is wrong."""
-    lines = [_cells("scenario", *COLUMNS, "drain cpu", "recovery", "seconds")]
+    lines = [_cells("scenario", *COLUMNS, "drain cpu", "recovery", "limit", "rate", "seconds")]
     for each in verdicts:
         cpu = "-" if each.draining_cpu is None else f"{each.draining_cpu:.0%}"
         counts = [getattr(each, name) for name in COLUMNS]
         recovery = "-" if each.recovery_s is None else f"{each.recovery_s:.1f} s"
-        lines.append(_cells(each.scenario, *counts, cpu, recovery, f"{each.seconds:.1f}"))
+        limit = "-" if each.limit_s is None else f"{each.limit_s:g} s"
+        rate = "-" if each.rate is None else f"{each.rate:.2f}"
+        times = (cpu, recovery, limit, rate, f"{each.seconds:.1f}")
+        lines.append(_cells(each.scenario, *counts, *times))
+    for each in verdicts:
+        if each.repeats:
+            listed = [f"{job_id} {starts}" for job_id, starts in each.repeats.items()]
+            more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+            lines.append(f"repeated: {each.scenario}: {', '.join(listed[:LISTED])}{more}")
     for each in verdicts:
         lines += [f"wrong: {each.scenario}: {fault}" for fault in each.faults[:5]]
     return "\n".join(lines)

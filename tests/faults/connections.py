@@ -28,7 +28,7 @@ def fail_over(site: Site, load: Load, _: Cluster) -> int:
     _busy(site, load)
     pair.fence()
     proxy.point_to(pair.standby.port)
-    _until_logged(site, "session is read-only")
+    site.until_logged("session is read-only")
     pair.promote()
     site.note_fault_end()
     return 0
@@ -40,7 +40,7 @@ def turn_read_only(site: Site, load: Load, cluster: Cluster) -> int:
     with psycopg.connect(cluster.server.url, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         connection.execute("SELECT pg_reload_conf()")
-        _until_logged(site, "read-only transaction")
+        site.until_logged("read-only transaction")
         connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
         connection.execute("SELECT pg_reload_conf()")
     site.note_fault_end()
@@ -59,7 +59,7 @@ def open_read_only(site: Site, load: Load, _: Cluster) -> int:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        _until_logged(site, "read-only transaction")
+        site.until_logged("read-only transaction")
         connection.execute(
             sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name)
         )
@@ -82,7 +82,7 @@ def fall_silent(site: Site, load: Load, _: Cluster) -> int:
     assert site.place.proxy is not None
     _busy(site, load)
     site.place.proxy.fall_silent()
-    _until_logged(site, "connection timeout expired")
+    site.until_logged("connection timeout expired")
     site.place.proxy.answer()
     site.note_fault_end()
     return 0
@@ -96,14 +96,6 @@ def _busy(site: Site, load: Load, **environment: Any) -> list[JobId]:
         site.start(**environment)
     site.until_noted("end", ids, load.jobs // 3)
     return ids
-
-
-def _until_logged(site: Site, words: str) -> None:
-    """Wait until every worker has met the fault, by what it logs."""
-    site.until(
-        lambda: all(words in worker.log.read_text() for worker in site.workers),
-        f"every worker logs {words!r}",
-    )
 
 
 def _until_idle(site: Site) -> None:

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,21 @@ from duly.jobs import JobState
 from duly.loops.watchdog import EXIT_STATUS
 from duly.stores.sql.postgresql import PostgresqlDialect
 from tests.faults.application import PHASES, POISONED
-from tests.faults.audit import Verdict, judge, judge_recovery, read_journal
+from tests.faults.audit import (
+    RATE_SHARE,
+    Verdict,
+    judge,
+    judge_rate,
+    judge_recovery,
+    read_journal,
+)
+from tests.faults.chaos import (
+    crash_one,
+    crash_repeatedly,
+    exhaust_connections,
+    kill_backends,
+    restart_under_load,
+)
 from tests.faults.connections import (
     fail_over,
     fall_silent,
@@ -21,6 +35,7 @@ from tests.faults.connections import (
     open_read_only,
     turn_read_only,
 )
+from tests.faults.losses import lose_twice, once_under_load, poison_backlog
 from tests.faults.places import OpenPlace, behind_proxy, in_any_session, on_file, on_pair, on_server
 from tests.faults.servers import Cluster
 from tests.faults.site import LIMIT_S, Site
@@ -39,6 +54,8 @@ class Load:
     jobs: int
     rounds: int
     """Faults in a row, where one fault can be done again and again."""
+    is_quick: bool = False
+    """A short form: leases are short, and rates are not judged."""
 
     def inputs(self, share: int = 1) -> list[None]:
         return [None] * (self.jobs // share)
@@ -57,6 +74,7 @@ def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
         victim.kill()
         victim.popen.wait(LIMIT_S)
     site.start()
+    site.note_fault_end(probes=True)
     return 0
 
 
@@ -70,6 +88,7 @@ def kill_at_most_once(site: Site, load: Load, _: Cluster) -> int:
         victim.popen.wait(LIMIT_S)
     site.find_jobs("work.once")
     site.start()
+    site.note_fault_end(probes=True)
     return load.rounds
 
 
@@ -81,6 +100,9 @@ def restart_server(site: Site, load: Load, cluster: Cluster) -> int:
     for each in range(load.rounds):
         site.until_noted("end", ids, len(ids) * (each + 1) // (load.rounds + 2))
         cluster.restart()
+        site.note_fault_end()
+    site.until_ended()
+    site.note_fault_end(probes=True)
     return 0
 
 
@@ -96,6 +118,9 @@ def cut_connections(site: Site, load: Load, _: Cluster) -> int:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+            site.note_fault_end()
+    site.until_ended()
+    site.note_fault_end(probes=True)
     return 0
 
 
@@ -105,6 +130,8 @@ def hang(site: Site, load: Load, _: Cluster) -> int:
     site.enqueue("hang_sync", [None] * load.rounds)
     site.enqueue("quick", load.inputs())
     site.start(is_kept=True)
+    site.until_ended()
+    site.note_fault_end(probes=True)
     return 2 * load.rounds
 
 
@@ -116,6 +143,7 @@ def stop_and_wake(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
     site.until_noted("start", held, 4)
     site.freeze(sleeper)
     site.start(PLANTED=planted)
+    site.note_fault_end()
     site.until_ended()
     sleeper.kill(signal.SIGCONT)
     site.until(lambda: REFUSED in sleeper.log.read_text() or bool(planted), "it is refused")
@@ -134,6 +162,7 @@ def block_loop(site: Site, load: Load, _: Cluster) -> int:
     ended = [each for each in site.workers if each.popen.poll() == EXIT_STATUS]
     assert 1 <= len(ended) <= load.rounds, "each job ends its worker once at most"
     assert all("blocks the event loop" in each.log.read_text() for each in ended)
+    site.note_fault_end(probes=True)
     return load.rounds
 
 
@@ -148,6 +177,10 @@ def kill_beside_suspects(site: Site, load: Load, _: Cluster) -> int:
         victim.kill()
         victim.popen.wait(LIMIT_S)
     site.start()
+    # Nobody survives: the recovery begins when another worker is up.
+    up = site.enqueue("quick", [None], priority=1)
+    site.until_noted("end", up, 1)
+    site.note_fault_end(probes=True)
     site.until_ended()
     for job_id in suspects:
         job = site.run(site.store.get_job(job_id))
@@ -170,6 +203,9 @@ def poison(site: Site, load: Load, _: Cluster) -> int:
         assert job.state is JobState.SUCCEEDED
         if site.slots == 1:
             assert job.attempts <= begun[job_id].starts.total(), "paid for what never began"
+    # With so few slots, jobs lost beside these wait for them by priority, not for a recovery.
+    site.restarts.clear()
+    site.note_fault_end(probes=True)
     return load.rounds
 
 
@@ -179,6 +215,7 @@ def skew_clocks(site: Site, load: Load, _: Cluster) -> int:
     later = site.enqueue("quick", [None] * 5, run_at=site.at(2.0))
     for faketime in ("+1h", "-1h"):
         site.start(ld_preload=find_faketime() or "", faketime=faketime, dont_fake_monotonic="1")
+    site.note_fault_end()
     site.until_ended()
     for job_id in site.ids:
         assert len(site.run(site.store.job_attempts(job_id))) == 1, "nobody's lease was taken"
@@ -208,6 +245,16 @@ class Scenario:
     place: OpenPlace | None = None
     """Where the database is; None: the usual place of the backend."""
     lease_s: float = 1.5
+    long_lease_s: float | None = None
+    """The lease of the long form, where it is another."""
+    long_slots: int | None = None
+
+    def sized(self, load: Load) -> "Scenario":
+        """Return the scenario with the lease and the slots of a form."""
+        if load.is_quick:
+            return self
+        lease_s, slots = self.long_lease_s or self.lease_s, self.long_slots or self.slots
+        return replace(self, lease_s=lease_s, slots=slots)
 
     @property
     def where(self) -> OpenPlace:
@@ -228,6 +275,16 @@ KILLS = [
     for backend in ("postgresql", "sqlite")
     for phase in PHASES
 ]
+CHAOS = [
+    Scenario(name, "postgresql", do, 32, lease_s=2.0, long_lease_s=15.0)
+    for name, do in (
+        ("postgres_restart", restart_under_load),
+        ("pg_backend_kill", kill_backends),
+        ("pool_exhaustion", exhaust_connections),
+        ("crash_recovery", crash_one),
+        ("repeated_kills", crash_repeatedly),
+    )
+]
 SCENARIOS = [
     *KILLS,
     Scenario("scheduled at most once", "postgresql", kill_at_most_once),
@@ -240,17 +297,21 @@ SCENARIOS = [
     Scenario("stopped and woken, sqlite", "sqlite", stop_and_wake),
     Scenario("blocked loop, postgresql", "postgresql", block_loop),
     Scenario("blocked loop, sqlite", "sqlite", block_loop),
-    Scenario("killed beside suspects", "postgresql", kill_beside_suspects),
+    Scenario("killed beside suspects", "postgresql", kill_beside_suspects, slots=16),
     Scenario("poison, postgresql", "postgresql", poison, slots=1),
     Scenario("poison, sqlite", "sqlite", poison, slots=1),
     Scenario("poison among slots", "postgresql", poison),
     Scenario("clocks two hours apart", "postgresql", skew_clocks),
-    Scenario("sockets exhausted", "postgresql", exhaust_sockets),
+    Scenario("sockets exhausted", "postgresql", exhaust_sockets, lease_s=LEASE_S),
     Scenario("failover", "postgresql", fail_over, place=on_pair),
     Scenario("server read-only and back", "postgresql", turn_read_only),
     Scenario("read-only sessions", "postgresql", open_read_only, place=in_any_session),
     Scenario("half-open connections", "postgresql", freeze_connections, 4, behind_proxy, LEASE_S),
     Scenario("proxy accepts, never answers", "postgresql", fall_silent, 4, behind_proxy, LEASE_S),
+    Scenario("poison under full load", "postgresql", poison_backlog, 8, long_slots=32),
+    Scenario("two losses under full load", "postgresql", lose_twice, 8, long_slots=24),
+    Scenario("at most once under full load", "postgresql", once_under_load, 8, long_slots=32),
+    *CHAOS,
 ]
 
 
@@ -259,6 +320,7 @@ def run_scenario(
 ) -> Verdict:
     """Do it, wait until every job has ended, and judge."""
     began_s = time.monotonic()
+    scenario = scenario.sized(load)
     folder.mkdir(parents=True, exist_ok=True)
     with (
         scenario.where(cluster, folder) as place,
@@ -268,7 +330,9 @@ def run_scenario(
         site.until_ended()
         cpu = site.drain() if drains else None
         verdict = site.run(judge(site.store, scenario.name, site.ids, planted, site.journal))
-    judge_recovery(verdict, site.fault_ends, scenario.lease_s)
+    judge_recovery(verdict, site.fault_ends, scenario.lease_s, site.restarts)
+    if site.spans is not None:
+        judge_rate(verdict, *site.spans, least=0.0 if load.is_quick else RATE_SHARE)
     verdict.draining_cpu = cpu
     verdict.seconds = time.monotonic() - began_s
     return verdict

@@ -78,6 +78,10 @@ class Site:
         self.slots = slots
         self.fault_ends: list[int] = []
         """When faults ended, in milliseconds since 1970."""
+        self.restarts: list[int] = []
+        """When workers that had ended were started again."""
+        self.spans: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """Between which times to compare rates: before the faults, and after them."""
         self.journal = folder / "journal"
         self.ids: list[JobId] = []
         self.poisoned: list[JobId] = []
@@ -112,9 +116,14 @@ class Site:
             worker.kill(signal.SIGCONT)
             self._pause.wait(POLL_S / 10)
 
-    def note_fault_end(self) -> None:
-        """Say that everything works again: from now on the recovery is timed."""
-        self.fault_ends.append(time.time_ns() // 1_000_000)
+    def note_fault_end(self, *, probes: bool = False) -> None:
+        """Say that everything works again: from now on the recovery is timed.
+
+        A probe is one more job, where all others may have been completed already.
+        """
+        self.fault_ends.append(now_ms())
+        if probes:
+            self.enqueue("quick", [None])
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The answer of an async call."""
@@ -182,6 +191,7 @@ class Site:
             for worker in [each for each in self.workers if each.is_kept]:
                 if worker.popen.poll() is not None:
                     worker.is_kept = False
+                    self.restarts.append(now_ms())
                     self.start(is_kept=True, **worker.options)
             self._pause.wait(POLL_S)
 
@@ -195,9 +205,25 @@ class Site:
         found = {words[0] for words in map(str.split, lines) if words[2] == what}
         return len(wanted & found)
 
+    def _runs(self, job_id: JobId) -> int:
+        """Return the process that started a job."""
+        lines = map(str.split, self.journal.read_text().splitlines())
+        return next(int(words[3]) for words in lines if words[0] == job_id)
+
     def until_noted(self, what: str, ids: Collection[JobId], jobs: int) -> None:
         """Wait until so many of the jobs have such a line."""
         self.until(lambda: self.noted(what, ids) >= jobs, f"{jobs} jobs {what}")
+
+    def until_logged(self, words: str) -> None:
+        """Wait until every worker that runs has met a fault, by what it logs."""
+        self.until(
+            lambda: all(
+                words in worker.log.read_text()
+                for worker in self.workers
+                if worker.popen.poll() is None
+            ),
+            f"every worker logs {words!r}",
+        )
 
     def until_ended(self) -> None:
         """Wait until every job has ended."""
@@ -218,18 +244,25 @@ class Site:
         self.until_noted("start", lingering, 1)
         for worker in alive:
             worker.is_kept = False
-        before = [worker.cpu_s() for worker in alive]
+        # Others have nothing to wait for: they end, and taking them down is not looked at.
+        waiting = next(each for each in alive if each.popen.pid == self._runs(lingering[0]))
+        before_s = waiting.cpu_s()
         began_s = time.monotonic()
         for worker in alive:
             worker.kill(signal.SIGTERM)
         # Looked at before the end, so that taking the interpreter down is not counted.
         self.until(lambda: time.monotonic() - began_s > LINGER_S / 2, "half of it")
-        used = [w.cpu_s() - b for w, b in zip(alive, before, strict=True) if w.popen.poll() is None]
-        share = max(used, default=0.0) / (time.monotonic() - began_s)
+        used_s = waiting.cpu_s() - before_s if waiting.popen.poll() is None else 0.0
+        share = used_s / (time.monotonic() - began_s)
         for worker in alive:
             worker.popen.wait(LIMIT_S)
         self.until_ended()
         return share
+
+
+def now_ms() -> int:
+    """Return the present, in milliseconds since 1970; servers share this machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def _is_writable(url: str) -> bool:

@@ -124,6 +124,7 @@ def exhaust_sockets(site: Site, load: Load, _: Cluster) -> int:
         for number in range(load.rounds):
             site.until_noted("end", ids, len(ids) * number // (load.rounds + 1) + 1)
             connection.execute(CUT)
+            site.note_fault_end()
             site.until(lambda: _answers(port), "the probe is answered")
         site.until(lambda: _planned(site) == load.rounds, "the schedules are planned")
         site.find_jobs("work.quick")

@@ -14,13 +14,22 @@ import pytest
 from duly.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance.job_samples import a_job, bring_to
-from tests.faults.audit import Verdict, fault_of_history, judge, judge_recovery, table
+from tests.faults.audit import (
+    Verdict,
+    fault_of_history,
+    judge,
+    judge_rate,
+    judge_recovery,
+    table,
+)
+from tests.faults.losses import lose_twice
 from tests.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario, stop_and_wake
 from tests.faults.servers import Cluster, own_cluster
+from tests.faults.site import ROOT
 from tests.missing import missing_tool
 from tests.servers import NO_SERVER, find_binaries
 
-SHORT = Load(jobs=60, rounds=1)
+SHORT = Load(jobs=60, rounds=1, is_quick=True)
 USUAL = {"killed finishing, postgresql", "killed finishing, sqlite"}
 """Scenarios that `make test` runs; all others are left to `make test-all`."""
 
@@ -61,6 +70,14 @@ def test_a_store_that_forgets_fences_is_caught(cluster: Cluster, tmp_path: Path)
     assert any("numbers" in fault for fault in verdict.faults)
 
 
+@pytest.mark.extended
+@pytest.mark.planted("faults")
+def test_a_store_that_charges_losses_is_caught(cluster: Cluster, tmp_path: Path) -> None:
+    planted = Scenario("charged", "postgresql", partial(lose_twice, planted="loss"), slots=8)
+    with pytest.raises(AssertionError, match="8 jobs paid for the loss of their worker"):
+        run_scenario(planted, SHORT, cluster, tmp_path)
+
+
 def judged(journal: Path, *lines: str, ids: tuple[str, ...] = ("a",)) -> Verdict:
     """What the audit says of one job that succeeded and one that is queued."""
     journal.write_text("".join(f"{line} 7\n" for line in lines))
@@ -98,6 +115,48 @@ def test_the_audit_times_recoveries() -> None:
     assert timed(3_001).is_good
     assert timed(14_001).faults == ["recovered after 16.0 s; limit: 11.5 s"]
     assert timed(1_000, 30_001).faults == ["no job was completed after the fault"]
+
+
+@pytest.mark.planted("faults")
+def test_the_audit_times_when_interrupted_jobs_are_claimed_again() -> None:
+    def timed(*interrupted: tuple[int, int], restarts: tuple[int, ...] = ()) -> Verdict:
+        verdict = Verdict("planted", completed_at_ms=[1_100], interrupted=list(interrupted))
+        judge_recovery(verdict, [1_000], lease_s=1.5, restarts=restarts)
+        return verdict
+
+    assert (timed().recovery_s, timed().limit_s) == (0.1, 11.5)
+    assert timed((900, 9_000), (1_500, 8_000)).recovery_s == 8.0
+    assert timed((900, 20_000)).faults == ["recovered after 19.0 s; limit: 11.5 s"]
+    assert timed((15_000, 20_000)).recovery_s == 0.1, "no fault was near"
+    assert timed((15_000, 20_000), restarts=(14_999, 15_001, 16_000)).recovery_s == 4.0
+
+
+@pytest.mark.planted("faults")
+def test_the_audit_compares_rates() -> None:
+    def compared(*completed_at_ms: int) -> Verdict:
+        verdict = Verdict("planted", completed_at_ms=list(completed_at_ms))
+        judge_rate(verdict, (0, 1_000), (2_000, 4_000), least=0.8)
+        return verdict
+
+    assert compared(1, 2, 2_000, 2_001, 2_002, 3_999, 4_000).rate == 1.0
+    assert compared(1, 2, 2_000, 3_999).faults == ["0.50 of the rate before the fault; least: 0.8"]
+    assert not compared(2_000).is_good, "nothing happened before"
+
+
+@pytest.mark.planted("faults")
+def test_the_audit_lists_repeated_starts(tmp_path: Path) -> None:
+    lines = ("a 1 start", "a 1 end")
+    verdict = judged(tmp_path / "journal", *lines, "a 2 start")
+    assert (verdict.repeated, verdict.doubled) == (1, 0)
+    assert "repeated: planted: a 2" in table([verdict])
+
+
+def test_every_scenario_is_documented() -> None:
+    page = (ROOT / "docs" / "internals" / "faults.md").read_text()
+    for scenario in SCENARIOS:
+        name = scenario.name.partition(", postgresql")[0].partition(", sqlite")[0]
+        words = [name] if not name.startswith("killed ") else name.split()
+        assert all(word in page for word in words), name
 
 
 @pytest.mark.planted("faults")

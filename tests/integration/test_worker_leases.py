@@ -14,7 +14,7 @@ import pytest
 from duly.context import Context
 from duly.flows import Flow
 from duly.job_store import ClaimRequest, JobFilter, QueueSettings
-from duly.jobs import JobState, WorkerId
+from duly.jobs import JobId, JobState, WorkerId
 from duly.loops import WorkerOptions, WorkerStuck
 from duly.retries import RetryPolicy
 from duly.testing.clock import ManualClock
@@ -154,6 +154,41 @@ async def test_a_cancelled_job_that_waits_in_the_buffer_never_begins() -> None:
             assert job.state is JobState.CANCELLED
             handlers.go.set()
         assert handlers.begun.locked()
+
+
+@in_loop
+async def test_a_job_claimed_again_replaces_the_claim_in_the_buffer() -> None:
+    """A process that stalls past its lease may claim again what it still holds, not yet begun."""
+    flow, go = Flow("work"), asyncio.Event()
+    begun: list[tuple[JobId, int]] = []
+    is_busy = asyncio.Event()
+
+    @flow.action
+    async def wait(ctx: Context) -> None:
+        begun.append((ctx.job_id, ctx.attempt))
+        is_busy.set()
+        await go.wait()
+
+    async def stall(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
+    app, store = open_app("memory:", flow, clock=clock)
+    store.before["renew"] = stall
+    async with app:
+        await enqueue(app, wait, [None])
+        async with working(app, slots=1, lease_s=300, quick_poll_s=0.01) as worker:
+            await is_busy.wait()
+            worker._buffer._pace = 1_000
+            (waiting,) = await enqueue(app, wait, [None])
+            await store.ended(waiting, states={JobState.PROCESSING})
+            clock.advance(hours=1)
+            while (await store.get_job(waiting)).fence < 2:
+                await store.until("claim_jobs")
+            go.set()
+            (job,) = await store.ended(waiting, states={JobState.SUCCEEDED})
+    assert [attempt for job_id, attempt in begun if job_id == waiting] == [2]
+    assert job.fence == 2
 
 
 @pytest.mark.parametrize("action", ["work.wait", "work.block"])

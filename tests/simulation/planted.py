@@ -15,9 +15,9 @@ from duly.clock import Clock
 from duly.job_store import MAX_SWEEP
 from duly.jobs import Job, JobId, JobState
 from duly.ledger_store import OccurrenceCounts, OutcomeCount
-from duly.loops import slots
+from duly.loops import Worker, slots
 from duly.occurrences import IndexRow
-from duly.outcomes import Loss, Released
+from duly.outcomes import Loss, Released, decide_loss
 from duly.plan_store import PlanReport, PlanRequest, PlanSettings
 from duly.planning import Plan, PlannedOccurrence, plan_many
 from duly.runs import runs_after_edit
@@ -154,6 +154,14 @@ def _lose_silently(tables: Tables, _now_ms: int, job: Job) -> None:
 
 def _queue_again(job: Job) -> Loss:
     return Loss((JobState.QUEUED,), job.start_mode, 0)
+
+
+def _charge_always(job: Job) -> Loss:
+    """Charge a loss, whoever caused it and whether or not the job had begun."""
+    loss = decide_loss(job)
+    if loss.charge == 0 and job.attempts + 1 >= job.max_attempts and JobState.QUEUED in loss.path:
+        return Loss((JobState.FAILED, JobState.DEAD), job.start_mode, 1)
+    return loss
 
 
 def _release(why: str, *_: object) -> Released | None:
@@ -295,6 +303,18 @@ def stopped_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
     return store_of(WatchedStore)
 
 
+def earlier_attempt_goes_on(patch: pytest.MonkeyPatch) -> MakeStore:
+    """A process that stood still past its lease claims a job that it still runs."""
+    patch.setattr(Worker, "_without_running", lambda _worker, jobs: jobs)
+    return store_of(WatchedStore)
+
+
+def every_loss_is_charged(patch: pytest.MonkeyPatch) -> MakeStore:
+    """Jobs die with the worker that another job, or nobody, has killed."""
+    patch.setattr(job_sweeps, "decide_loss", _charge_always)
+    return store_of(WatchedStore)
+
+
 def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
     """Everybody takes the marker, whoever has it."""
     patch.setattr(turns, "decide_turns", _see_nobody)
@@ -352,6 +372,8 @@ BUGS: tuple[tuple[Plant, frozenset[str]], ...] = (
     (loss_without_event, frozenset({"history"})),
     (lost_is_tried_again, frozenset({"doubled"})),
     (stopped_is_tried_again, frozenset({"doubled"})),
+    (earlier_attempt_goes_on, frozenset({"together"})),
+    (every_loss_is_charged, frozenset({"innocent"})),
     (marker_not_seen, frozenset({"overlap"})),
     (always_a_turn, frozenset({"skipped"})),
     (pause_not_told, frozenset({"pause"})),

@@ -9,10 +9,10 @@ import pytest
 
 from duly.ids import ids_from, new_id, new_ids
 from duly.testing.clock import ManualClock
-from duly.testing.simulation.loop import NothingLeft, VirtualClock, VirtualLoop
+from duly.testing.simulation.loop import HOST, NothingLeft, VirtualClock, VirtualLoop
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
-A_DAY_S, A_WEEK_S = 86_400.0, 604_800.0
+A_SECOND, A_DAY_S, A_WEEK_S = 1.0, 86_400.0, 604_800.0
 
 
 async def turns(count: int) -> list[int]:
@@ -25,6 +25,50 @@ async def turns(count: int) -> list[int]:
 
     await asyncio.gather(*(come(number) for number in range(count)))
     return order
+
+
+def test_a_frozen_process_goes_on_later_than_others() -> None:
+    loop = VirtualLoop()
+    looked: list[tuple[str, float]] = []
+
+    async def look(process: str) -> None:
+        HOST.set(process)
+        for _ in range(3):
+            await asyncio.sleep(A_SECOND)
+            looked.append((process, loop.time()))
+
+    async def both() -> None:
+        tasks = [asyncio.create_task(look(each)) for each in ("one", "other")]
+        await asyncio.sleep(1.5 * A_SECOND)
+        loop.freeze("one", 10)
+        await asyncio.wait(tasks)
+
+    loop.run(both())
+    assert [at for process, at in looked if process == "other"] == [1, 2, 3]
+    assert [at for process, at in looked if process == "one"] == [1, 11.5, 12.5]
+
+
+def test_thawing_ends_every_freeze() -> None:
+    loop = VirtualLoop()
+    ended = asyncio.Event()
+
+    async def stand() -> None:
+        HOST.set("one")
+        await asyncio.sleep(0)
+        await ended.wait()
+
+    async def freeze() -> float:
+        task = asyncio.create_task(stand())
+        await asyncio.sleep(A_SECOND)
+        loop.freeze("one", A_DAY_S)
+        ended.set()
+        await asyncio.sleep(A_SECOND)
+        assert not task.done()
+        loop.thaw()
+        await task
+        return loop.time()
+
+    assert loop.run(freeze()) == 2
 
 
 def test_waiting_for_a_week_is_a_jump() -> None:

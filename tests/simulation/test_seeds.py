@@ -76,3 +76,5 @@ def test_scenes_differ() -> None:
     assert {scene.nodes for scene in scenes} == {1, 2, 3}
     for kind in ("refused", "lost", "killed", "stalled", "hints_lost", "skew_s"):
         assert len({getattr(scene.faults, kind) > 0 for scene in scenes}) == 2, kind
+    for kind in ("cut_every_s", "death_every_s", "freeze_every_s", "losses_every_s"):
+        assert len({getattr(scene.faults, kind) is None for scene in scenes}) == 2, kind

@@ -279,8 +279,9 @@ class Worker:
                 continue
             failures.reset()
             self._is_told = attempt_log.is_told()
+            ready = self._without_running(claims.jobs)
             self._leases.add(claims)
-            self._buffer.take(self._without_running(claims.jobs))
+            self._buffer.take(ready)
             if claims.jobs:
                 idle_polls.reset()
             else:
@@ -291,8 +292,10 @@ class Worker:
 
         One whose lease was lost, because this process stalled, may be claimed by it again before it
         knows. The earlier attempt is told to stop, and the new one begins when it has, or when its
-        slot is lost: the fence refuses whatever it still says.
+        slot is lost: the fence refuses whatever it still says. One that has not begun never does.
         """
+        for job in [each for each in jobs if each.id in self._leases]:
+            self._buffer.withdraw(job.id)
         running = {slot.job.id: slot for slot in self._slots if slot.job is not None}
         if not any(job.id in running for job in jobs):
             return jobs

@@ -11,6 +11,7 @@ from duly.jobs import FINAL, Job, JobId, JobState
 from duly.jobs import may_go as job_may_go
 from duly.ledger import OPEN, OccurrenceState, outcome_of
 from duly.ledger import may_go as row_may_go
+from duly.testing.simulation.check_losses import none_dies_for_others, none_together
 from duly.testing.simulation.check_runs import limits_kept
 from duly.testing.simulation.check_times import (
     covered_once,
@@ -193,6 +194,8 @@ CHECKS: tuple[Callable[[Record], Iterator[Violation]], ...] = (
     one_job_each,
     never_overlapping,
     ended_by_holder,
+    none_together,
+    none_dies_for_others,
     every_job_ends,
     ledger_agrees,
     metrics_equal,

@@ -34,6 +34,14 @@ class Faults:
     """How often a node dies, or is stopped, whatever it is about; None: never."""
     rest_s: float = 0.0
     """How long it takes, on average, until another takes its place."""
+    freeze_every_s: float | None = None
+    """How often a process stands still and comes back, on average; None: never."""
+    freeze_leases: float = 0.0
+    """For how long at most, in leases: more than one, and others have taken its jobs over."""
+    losses_every_s: float | None = None
+    """How often nodes die one after another, each when it has the jobs of the one before."""
+    losses: int = 0
+    """How many of them die in a row."""
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Faults:
@@ -56,6 +64,10 @@ class Faults:
             cut_s=chance.choice((5.0, 15.0, 40.0)),
             death_every_s=chance.choice((None, 60.0, 200.0)),
             rest_s=chance.choice((1.0, 10.0, 90.0)),
+            freeze_every_s=chance.choice((None, 20.0, 60.0)),
+            freeze_leases=chance.choice((1.5, 3.0)),
+            losses_every_s=chance.choice((None, None, 60.0)),
+            losses=chance.choice((2, 3, 5)),
         )
 
 

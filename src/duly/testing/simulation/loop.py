@@ -3,19 +3,27 @@
 When nothing is ready it jumps to the next timer, so a month passes as fast as its events can be
 worked off. With a source of chance it also permutes what is ready: asyncio promises no order that
 a correct program may rely on. The same chance gives the same order.
+
+Whatever runs with the same `HOST` in its context belongs to one simulated process, which can be
+frozen as a stopped or starved process is: nothing of it runs, and its timers ring when it is back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from duly.triggers.instants import to_ms
 
 T = TypeVar("T")
+HOST: ContextVar[str | None] = ContextVar("HOST", default=None)
+"""The simulated process that a task or a callback belongs to."""
+_ROUNDING_S = 1e-6
 
 
 class NothingLeft(RuntimeError):
@@ -50,6 +58,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now_s = 0.0
         self.on_jump: Callable[[float], None] | None = None
         """Told the new time whenever it moved."""
+        self._frozen_until: dict[str, float] = {}
+        self._held: list[asyncio.Handle] = []
+        """What frozen processes would run."""
 
     def time(self) -> float:
         """Seconds since the loop began."""
@@ -60,6 +71,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now_s += seconds
         if self.on_jump is not None:
             self.on_jump(self.now_s)
+
+    def freeze(self, host: str, seconds: float) -> None:
+        """Let nothing of a process run for so long."""
+        until = max(self.now_s + seconds, self._frozen_until.get(host, 0.0))
+        self._frozen_until[host] = until
+        timers: Any = self._scheduled  # type: ignore[attr-defined]  # of BaseEventLoop
+        for timer in timers:
+            if _owner_of(timer) == host:
+                timer._when = max(timer._when, until)  # noqa: SLF001 - asyncio moves no timer
+        heapq.heapify(timers)
+        self.call_at(until, self._thaw_due)
+
+    def thaw(self) -> None:
+        """Let every frozen process go on now; timers that were put off stay so."""
+        self._frozen_until.clear()
+        self._thaw_due()
+
+    def _thaw_due(self) -> None:
+        # A jump to a timer may end a rounding error before it.
+        soon_s = self.now_s + _ROUNDING_S
+        frozen = self._frozen_until.items()
+        self._frozen_until = {host: until for host, until in frozen if until > soon_s}
+        held, self._held = self._held, []
+        self._ready.extend(held)  # type: ignore[attr-defined]  # of BaseEventLoop
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run to the end, and leave nothing behind."""
@@ -92,11 +127,27 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _permute(self, _events: list[object]) -> None:
         """Called before each round of what is ready."""
         ready: Any = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop
+        if self._frozen_until:
+            self._hold_frozen(ready)
         if self._chance is not None and len(ready) > 1:
             self._chance.shuffle(ready)
 
+    def _hold_frozen(self, ready: Any) -> None:
+        """Set aside what belongs to frozen processes."""
+        callbacks = list(ready)
+        ready.clear()
+        for each in callbacks:
+            is_frozen = _owner_of(each) in self._frozen_until
+            (self._held if is_frozen else ready).append(each)
+
     def _write_to_self(self) -> None:
         """Nobody sleeps, so nobody needs to be woken."""
+
+
+def _owner_of(callback: Any) -> str | None:
+    """Return the simulated process that a callback belongs to."""
+    context: Context = callback._context  # noqa: SLF001 - asyncio tells it in no other way
+    return context.get(HOST)
 
 
 class _Jump:

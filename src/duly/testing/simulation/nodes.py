@@ -7,6 +7,7 @@ is refused, as it would be from a process that is gone.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from duly.job_store import Wake
 from duly.loops import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
 from duly.store import Capabilities, Store
 from duly.testing.simulation.faults import Faults
-from duly.testing.simulation.loop import VirtualClock, VirtualLoop
+from duly.testing.simulation.loop import HOST, VirtualClock, VirtualLoop
 from duly.testing.simulation.record import Record, WatchedStore
 
 _BACK_SHARE = 0.3
@@ -178,7 +179,11 @@ class Node:
 
     def start(self) -> None:
         """Let the loops run."""
-        self._tasks = [asyncio.create_task(each.run(), name=self.name) for each in self._loops]
+        context = contextvars.copy_context()
+        context.run(HOST.set, self.name)
+        self._tasks = [
+            asyncio.create_task(each.run(), name=self.name, context=context) for each in self._loops
+        ]
         for task in self._tasks:
             task.add_done_callback(self._on_end)
 
@@ -196,6 +201,13 @@ class Node:
             self.around.record.fault(self.around.clock.now_ms(), self.name, "killed", why)
             for task in self._tasks:
                 task.cancel()
+
+    def freeze(self, seconds: float) -> None:
+        """Stand still for so long, as a process that gets no processor, and then go on."""
+        self.around.record.fault(
+            self.around.clock.now_ms(), self.name, "frozen", f"for {seconds:.1f} s"
+        )
+        self.around.loop.freeze(self.name, seconds)
 
     def stop(self) -> None:
         """End when what runs has ended."""

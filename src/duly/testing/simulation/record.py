@@ -85,6 +85,8 @@ class Start(NamedTuple):
     job_id: JobId
     schedule_id: ScheduleId | None
     nominal_ms: int | None
+    fence: int = 0
+    """Of the claim that it runs under."""
 
 
 class Violation(NamedTuple):
@@ -112,6 +114,10 @@ class Record:
     """By step: the fences that a worker named when it ended attempts."""
     events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
+    together: list[tuple[Start, Start]] = field(default_factory=list)
+    """Handlers of one job that ran at the same time on one node: the earlier, the later."""
+    at_work: dict[tuple[str, JobId], list[Start]] = field(default_factory=dict)
+    """Handlers that have begun and not ended, by node and job."""
     errors: list[tuple[str, str]] = field(default_factory=list)
     """What ended a loop, and the node it ran on."""
     metrics: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -136,6 +142,18 @@ class Record:
         """Count what went wrong."""
         self.faults[kind] += 1
         self.note(at_ms, who, f"{kind}: {what}")
+
+    def begin(self, start: Start) -> None:
+        """Keep that a handler began."""
+        self.starts.append(start)
+        self.note(start.at_ms, start.node, f"runs {short(start.job_id)}")
+        beside = self.at_work.setdefault((start.node, start.job_id), [])
+        self.together += [(earlier, start) for earlier in beside]
+        beside.append(start)
+
+    def end(self, start: Start) -> None:
+        """Keep that a handler has ended, however it did."""
+        self.at_work[start.node, start.job_id].remove(start)
 
     def digest(self) -> str:
         """One number for the whole trace: the same seed gives the same."""

@@ -27,7 +27,7 @@ from duly.testing.simulation.faults import CALM, Faults
 from duly.testing.simulation.loop import VirtualClock, VirtualLoop
 from duly.testing.simulation.nodes import Node, NodeOptions, Surroundings
 from duly.testing.simulation.people import ACTION, FLOW, People
-from duly.testing.simulation.record import Record, Start, WatchedStore, short
+from duly.testing.simulation.record import Record, Start, WatchedStore
 from duly.testing.simulation.workload import Drawing
 
 STARTS = (
@@ -140,7 +140,10 @@ class _World:
         end = scene.start + timedelta(seconds=scene.seconds)
         draw = Drawing(around.chance, around.clock.now, end)
         people = People(around, draw, scene.names, scene.pause_s)
-        troubles = [asyncio.create_task(each) for each in (people.act(), self._kill(), self._cut())]
+        troubles = [
+            asyncio.create_task(each)
+            for each in (people.act(), self._kill(), self._cut(), self._freeze(), self._lose())
+        ]
         await asyncio.sleep(scene.seconds)
         await self._calm(troubles)
         await self._settle()
@@ -190,6 +193,27 @@ class _World:
                 node.cut_until_s = around.loop.time() + seconds
                 around.record.fault(around.clock.now_ms(), node.name, "cut", f"for {seconds:.1f} s")
 
+    async def _freeze(self) -> None:
+        """Let processes stand still, some past their lease, and come back."""
+        around, faults = self._around, self._scene.faults
+        while faults.freeze_every_s is not None:
+            await asyncio.sleep(around.chance.expovariate(1 / faults.freeze_every_s))
+            if living := self._living():
+                leases = around.chance.uniform(0, faults.freeze_leases)
+                around.chance.choice(living).freeze(leases * self._scene.lease_s)
+
+    async def _lose(self) -> None:
+        """Let nodes die one after another, each when it may have the jobs of the one before."""
+        around, faults = self._around, self._scene.faults
+        while faults.losses_every_s is not None:
+            await asyncio.sleep(around.chance.expovariate(1 / faults.losses_every_s))
+            for number in range(faults.losses):
+                if living := self._living():
+                    around.chance.choice(living).die(f"loss {number + 1} in a row")
+                self._start_node()
+                # The keeper looks for expired leases every few seconds.
+                await asyncio.sleep(self._scene.lease_s + around.chance.uniform(0.0, 8.0))
+
     def _living(self) -> list[Node]:
         return [node for node in self._nodes if not node.is_dead and not node.is_leaving]
 
@@ -199,6 +223,7 @@ class _World:
             task.cancel()
         await asyncio.wait(troubles)
         self._around.faults = CALM
+        self._around.loop.thaw()
         for node in self._nodes:
             node.cut_until_s = 0.0
         if not self._living():
@@ -246,10 +271,13 @@ def _actions(node: Node) -> Mapping[str, Action]:
             ctx.job_id,
             None if job is None or job.schedule_id is None else ScheduleId(job.schedule_id),
             None if job is None else job.nominal_ms,
+            ctx.attempt,
         )
-        around.record.starts.append(start)
-        around.record.note(start.at_ms, node.name, f"runs {short(ctx.job_id)}")
-        await _behave(around.chance, how)
+        around.record.begin(start)
+        try:
+            await _behave(around.chance, how)
+        finally:
+            around.record.end(start)
 
     return actions_of([flow])
 

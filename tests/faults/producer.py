@@ -1,0 +1,142 @@
+"""Jobs that are enqueued while faults happen, on a thread of its own.
+
+A batch is asked for again under the same keys until its answer has come, so every job that may be
+stored is known to the audit. A scenario counts jobs where it would otherwise wait for a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from duly.client import Client
+from duly.errors import BackendUnavailable
+from duly.jobs import JobId
+from duly.plan_store import PlanSettings
+from duly.stores import open_store
+from tests.faults.application import app
+
+if TYPE_CHECKING:
+    from tests.faults.site import Site
+
+POLL_S = 0.05
+LIMIT_S = 90.0
+MAX_BATCH = 500
+Wanted = Callable[["Producer"], int]
+"""Decides how many jobs to enqueue now."""
+
+
+def at_rate(jobs_per_s: float) -> Wanted:
+    """Enqueue so many jobs a second; what could not be stored in time is made up for."""
+
+    def missing(producer: Producer) -> int:
+        return int(producer.running_s() * jobs_per_s) - len(producer.ids)
+
+    return missing
+
+
+def keep_waiting(jobs: int) -> Wanted:
+    """Enqueue whenever fewer jobs than this wait: there is always more to do than anybody can."""
+
+    def missing(producer: Producer) -> int:
+        return MAX_BATCH if producer.count_waiting() < jobs else 0
+
+    return missing
+
+
+class Producer:
+    """Enqueues `steady` jobs until the end of a `with` block."""
+
+    def __init__(
+        self, site: Site, wanted: Wanted, *, handler_s: float = 0.02, **options: Any
+    ) -> None:
+        self.ids: list[JobId] = []
+        """Jobs that are stored."""
+        self._site = site
+        self._wanted = wanted
+        self._handler_s = handler_s
+        self._options = options
+        self._began_s = time.monotonic()
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="producer")
+        self._reading = threading.Lock()
+        self._ends = 0
+        self._offset = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._site.ids += self.ids
+        if self._failure is not None and kind is None:
+            raise self._failure
+
+    def running_s(self) -> float:
+        """Return for how long it has run."""
+        return time.monotonic() - self._began_s
+
+    def until_enqueued(self, jobs: int) -> None:
+        """Wait until so many jobs in all have been enqueued."""
+        self._site.until(
+            lambda: len(self.ids) >= jobs or self._failure is not None, f"{jobs} jobs are enqueued"
+        )
+
+    def count_waiting(self) -> int:
+        """Return how many jobs were enqueued and have not run; others' jobs make it too small."""
+        return len(self.ids) - self.count_ends()
+
+    def count_ends(self) -> int:
+        """Return how many handlers of any job have ended; reads what is new in the journal."""
+        journal = self._site.journal
+        with self._reading:
+            if journal.exists():
+                with journal.open("rb") as file:
+                    file.seek(self._offset)
+                    added = file.read()
+                self._offset += len(added)
+                self._ends += added.count(b" end ")
+            return self._ends
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._produce())
+        except BaseException as error:  # noqa: BLE001 - raised where the block ends
+            self._failure = error
+
+    async def _produce(self) -> None:
+        store = open_store(self._site.url, planning=PlanSettings(look_ahead_ms=0), connections=1)
+        client = Client(store, actions=app.actions)
+        try:
+            while not self._stopping.is_set():
+                if (jobs := min(self._wanted(self), MAX_BATCH)) > 0:
+                    self.ids += await self._enqueue(client, jobs)
+                self._stopping.wait(POLL_S)
+        finally:
+            await store.close()
+
+    async def _enqueue(self, client: Client, jobs: int) -> list[JobId]:
+        first = len(self.ids)
+        keys = [f"produced-{number}" for number in range(first, first + jobs)]
+        deadline_s = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                answers = await client.enqueue_many(
+                    "work.steady", [self._handler_s] * jobs, keys=keys, **self._options
+                )
+            except BackendUnavailable:
+                if time.monotonic() > deadline_s:
+                    raise
+                self._stopping.wait(POLL_S)
+                continue
+            return [answer.job_id for answer in answers]
