@@ -84,7 +84,7 @@ def _some(numbers: Sequence[int], count: int) -> list[int]:
 
 def _in_order(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
     """Return rows by their numbers, in the order of claims."""
-    found = rows_of(db, numbers)
+    found = rows_of(db, sorted(numbers))  # which is the order of equals
     return sorted(found, key=lambda row: (row.run_at_ms, -row.priority))
 
 
