@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import pytest
-from sqlalchemy import Connection, event
 
 from duly import cron
 from duly.dispatch_store import DispatchClaim
@@ -26,7 +25,7 @@ from duly.stores.sql.rows import insert
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from duly.triggers.instants import from_ms
-from tests.plans.explained import BACKENDS, Plans, examined
+from tests.plans.explained import BACKENDS, Plans, Steps, examined
 from tests.rows import LATER_MS, NOON_MS, rows
 from tests.servers import PostgresServer
 
@@ -113,22 +112,6 @@ async def _prepare(url: str, state: str, backend: str) -> None:
         with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("ANALYZE")
     await store.close()
-
-
-class Steps:
-    """The steps that SQLite's virtual machine takes."""
-
-    def __init__(self, store: SqlStore) -> None:
-        self.taken = 0
-        event.listen(store._engine, "before_cursor_execute", self._watch)
-
-    def _watch(self, connection: Connection, *_: Any) -> None:
-        driver: Any = connection.connection.driver_connection
-        driver.set_progress_handler(self._count, 10)
-
-    def _count(self) -> int:
-        self.taken += 10
-        return 0
 
 
 @pytest.mark.parametrize("flows", FLOWS)

@@ -128,6 +128,8 @@ def glance(db: Db, most: int = 10_000) -> Glance:
         facts.quarantined,
         [row for row in oldest if row.hand_over in waiting],
         waiting,
+        is_due_capped=len(due) >= most,
+        is_quarantined_capped=facts.quarantined >= most,
     )
 
 
