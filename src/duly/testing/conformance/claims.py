@@ -123,7 +123,7 @@ class ClaimCases(StoreConformance):
         hand_overs: tuple[HandOver, ...] = ("jobs", "http", "external")
         expected = []
         for number, flow in enumerate(flows):
-            minutes, priority = number * 37 % 50, number % 5
+            minutes, priority = number * 37 % 50, number // 50
             row = a_row(
                 f"row-{number:03}",
                 at=START + timedelta(minutes=minutes),
