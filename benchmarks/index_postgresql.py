@@ -17,7 +17,8 @@ from duly.occurrences import TRIGGER_VERSION
 SELECT = (
     "SELECT row_id, %(now_ms)s::bigint AS now_ms, nominal_ms, run_at_ms, runs_left, version "
     "FROM duly_schedule_index "
-    "WHERE run_at_ms <= %(now_ms)s::bigint AND trigger_version <= %(trigger_version)s "
+    "WHERE hand_over = 'jobs' AND flow = 'report' "
+    "AND run_at_ms <= %(now_ms)s::bigint AND trigger_version <= %(trigger_version)s "
     "ORDER BY run_at_ms, priority DESC, row_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
 RULES = (

@@ -60,6 +60,7 @@ def backlog(count: int, seed: int) -> Backlog:
             nominal_ms=each.instant_ms,
             run_at_ms=each.instant_ms,
             zone=each.rule.tz,
+            hand_over="jobs",
         )
         for i, each in enumerate(due)
     ]

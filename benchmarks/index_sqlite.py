@@ -18,7 +18,8 @@ from duly.stores.sql.sqlite import CACHE_KIB, CHECKPOINT_BYTES
 PAGE_BYTES = 4096
 SELECT = (
     "SELECT row_id, ? AS now_ms, nominal_ms, run_at_ms, runs_left, version "
-    "FROM duly_schedule_index WHERE run_at_ms <= ? AND trigger_version <= ? "
+    "FROM duly_schedule_index WHERE hand_over = 'jobs' AND flow = 'report' "
+    "AND run_at_ms <= ? AND trigger_version <= ? "
     "ORDER BY run_at_ms, priority DESC, row_id LIMIT ?"
 )
 RULES = (

@@ -26,6 +26,7 @@ from benchmarks.scheduler_fill import fill
 from benchmarks.scheduler_mix import PLANNERS, Mix, Share, measure_mix
 from benchmarks.scheduler_peer_clock import SECONDS
 from benchmarks.scheduler_peers import left_out, measure_peers
+from benchmarks.scheduler_rare import Rare, measure_rare
 from benchmarks.scheduler_report import Figures, bars, lateness_chart, rates_chart, text
 from benchmarks.scheduler_rows import Desk, Lost, opened
 from benchmarks.scheduler_sizes import Stored, measure_stored
@@ -112,8 +113,9 @@ def measure(size: Size, *, with_peers: bool) -> Figures:
         burst = asyncio.run(_burst(server, size))
         mix = asyncio.run(_mix(server, size))
         stored = list(_stored(server, folder, size))
+        rare = _rare(server, size)
         peers = measure_peers(server, size.entries, SECONDS) if with_peers else None
-    return Figures(facts, burst, stored, mix, peers or left_out(size.entries))
+    return Figures(facts, burst, stored, mix, peers or left_out(size.entries), rare)
 
 
 async def _burst(server: PostgresServer, size: Size) -> Burst:
@@ -154,6 +156,14 @@ def _stored(server: PostgresServer, folder: Path, size: Size) -> Sequence[Stored
         load = _load(size, is_first=False)
         found.append(asyncio.run(measure_stored("SQLite", url, folder, count, load)))
     return found
+
+
+def _rare(server: PostgresServer, size: Size) -> Rare:
+    url = server.create()
+    try:
+        return asyncio.run(measure_rare(url, size.on_postgresql[-1], 10 * size.rounds))
+    finally:
+        server.drop(url)
 
 
 def _load(size: Size, is_first: bool) -> Load:

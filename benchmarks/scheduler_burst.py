@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.scheduler_rows import Desk, Lost, now_ms
+from benchmarks.scheduler_rows import FLOW, Desk, Lost, now_ms
 from duly.plan_store import PlanRequest
 from duly.store import Store
 
@@ -25,7 +25,7 @@ BATCH = 1_000
 
 CLAIM = (
     "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM duly_schedule_index "
-    "WHERE run_at_ms <= %s AND hand_over = 'jobs' AND trigger_version <= 1 "
+    f"WHERE hand_over = 'jobs' AND flow = '{FLOW}' AND run_at_ms <= %s AND trigger_version <= 1 "
     "ORDER BY run_at_ms, priority DESC, row_id LIMIT %s FOR UPDATE SKIP LOCKED"
 )
 READ = (

@@ -10,10 +10,12 @@ from benchmarks.report import Bar, Chart, table
 from benchmarks.scheduler_burst import Burst
 from benchmarks.scheduler_mix import PLANNERS, Mix
 from benchmarks.scheduler_peers import Fired
+from benchmarks.scheduler_rare import Rare, rare_text
 from benchmarks.scheduler_sizes import Stored, worst_ratio
 
 BURST_AT_LEAST = 0.6
 LATENESS_RATIO_AT_MOST = 1.5
+RARE_AT_MOST = 2.0
 DULY = "Duly"
 
 
@@ -26,6 +28,7 @@ class Figures:
     stored: Sequence[Stored]
     mix: Mix
     peers: Sequence[Fired]
+    rare: Rare
 
     def to_json(self) -> dict[str, object]:
         """For later comparison."""
@@ -35,6 +38,7 @@ class Figures:
             "stored": [each.to_json() for each in self.stored],
             "mix": asdict(self.mix),
             "peers": [each.to_json() for each in self.peers],
+            "rare": self.rare.to_json(),
         }
 
 
@@ -45,6 +49,7 @@ def bars(figures: Figures) -> list[Bar]:
         Bar("burst-vs-bare", figures.burst.ratio, BURST_AT_LEAST, places=2),
         *(_lateness_bar(figures.stored, database) for database in ("PostgreSQL", "SQLite")),
         Bar("duplicate-jobs", duplicates, 0, at_most=True),
+        Bar("rare-flow-step", figures.rare.ratio, RARE_AT_MOST, at_most=True, places=2),
     ]
 
 
@@ -61,6 +66,7 @@ def text(figures: Figures) -> str:
         _burst_text(figures.burst),
         _stored_text(figures.stored),
         _mix_text(figures.mix),
+        rare_text(figures.rare),
         _peers_text(figures),
     ]
     return "\n\n".join(parts)

@@ -42,7 +42,7 @@ from duly.queue_rules import QueueRules
 from duly.schedule_admin import ScheduleAdmin, Which
 from duly.scopes import Scope
 from duly.secret_names import EVERY
-from duly.store import IndexHealth, ReconcileReport, Store
+from duly.store import MAX_PAGE, IndexHealth, ReconcileReport, Store
 from duly.unserved import ALIVE_MS, MAX_WORKERS, look_for_unserved
 from duly.upkeep_store import Erased, Recomputed
 from duly.why import Answer
@@ -51,6 +51,8 @@ from duly.zone_rules import rules_in_use
 
 EVERY_JOB = JobFilter()
 PAGE = 100
+MAX_QUEUE_COUNT = 10_000
+"""Jobs of a queue that are counted in one state."""
 MAX_MANY = 10_000
 """Jobs that one call looks at."""
 MAX_LOOKS = 20
@@ -127,7 +129,7 @@ class Admin:
         return view_detail(job, events, attempts, self._redact(job))
 
     async def counts(self) -> list[JobCount]:
-        """Jobs by queue and state."""
+        """Count jobs by queue and state; reads every job, where queues() does not."""
         return await self._store.count_jobs()
 
     async def cancel(
@@ -253,16 +255,14 @@ class Admin:
             if total.cursor is None:
                 return total
 
-    async def queues(self) -> list[QueueView]:
-        """Every queue that has jobs or that somebody spoke about, by name."""
+    async def queues(self, *, most: int = MAX_QUEUE_COUNT) -> list[QueueView]:
+        """Return queues with open or dead jobs, and configured ones, by name; at most 1,000.
+
+        No count goes beyond `most`; those that stopped there are named in `capped`.
+        """
+        counts = await self._store.count_queues(most, MAX_PAGE)
         rules = QueueRules(await self._store.list_queues())
-        counts: dict[str, dict[JobState, int]] = {}
-        for queue, state, count in await self._store.count_jobs():
-            counts.setdefault(queue, {})[state] = count
-        return [
-            view_queue(rules.of(queue), counts.get(queue, {}))
-            for queue in sorted(rules.names | counts.keys())
-        ]
+        return [view_queue(rules.of(each.queue), each) for each in counts]
 
     async def pause(self, queue: str, note: str | None = None, *, by: str | None = None) -> None:
         """Let workers take no more jobs of a queue; running ones go on."""
@@ -325,11 +325,14 @@ class Admin:
         raise NotFound(f"nobody holds lock {name!r}; `duly locks list` shows who holds which")
 
     async def health(self, *, alive_ms: int = ALIVE_MS, index: IndexHealth | None = None) -> Health:
-        """What is wrong, if anything. Counts the whole index, unless it is told of it."""
+        """Return what is wrong, if anything.
+
+        Unless `index` is given, each call looks at the next 5,000 schedules for missing index rows.
+        """
         workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
         vitals = Vitals(
             now_ms=await self._store.now_ms(),
-            index=index or await self._store.index_health(),
+            index=index or await self.glass.index_health(),
             workers_alive=sum(each.is_alive for each in workers),
             workers=len(workers),
             states=await self._store.count_states(),

@@ -124,7 +124,15 @@ class GlassAdmin:
             oldest_post_ms=posts.oldest_ms if posts else None,
             is_whole=found.is_whole,
             external=found.external,
+            is_due_capped=glance.is_due_capped,
+            is_quarantined_capped=glance.is_quarantined_capped,
         )
+
+    async def whole_index_health(self) -> IndexHealth:
+        """Look at every schedule, some thousand in a transaction."""
+        while not (found := await self.index_health()).is_whole:
+            pass
+        return found
 
     async def forecast(self, minutes: int = DAY_MINUTES) -> Forecast:
         """Fires per minute to come; an estimate where many schedules come."""

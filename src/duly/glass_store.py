@@ -33,6 +33,10 @@ MAX_SESSION_S = 90 * 86_400
 AuditOutcome = Literal["done", "refused"]
 
 
+QueuePlace = Literal["queued", "later", "processing", "dead"]
+"""What the jobs of a queue are counted by."""
+
+
 class QueueCount(NamedTuple):
     """What is in a queue; no number is above the one that was asked for."""
 
@@ -44,6 +48,8 @@ class QueueCount(NamedTuple):
     dead: int
     first_run_at_ms: int | None
     """Run time of the job that is next in line."""
+    capped: tuple[QueuePlace, ...] = ()
+    """Counts that stopped at the number asked for: there may be more."""
 
 
 class Backlog(NamedTuple):
@@ -144,6 +150,9 @@ class Glance:
     """Rows of these that have been due for longest."""
     waiting: Mapping[HandOver, DueRows] = field(default_factory=dict)
     """The same by hand-over."""
+    is_due_capped: bool = False
+    """The count of due rows stopped at the number asked for: there may be more."""
+    is_quarantined_capped: bool = False
 
     @property
     def is_silent(self) -> bool:
@@ -190,7 +199,11 @@ class GlassStore(Protocol):
         """
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-        """Queues in which something waits, runs or died, or that somebody spoke about, by name."""
+        """Return queues by name in which jobs wait, run or are dead, and configured ones.
+
+        Queued jobs, and later ones with a run time, are counted up to `most` in each queue. Of the
+        others, the newest `most` of all queues are looked at.
+        """
 
     async def count_backlog(self, most: int = 10_000) -> Backlog:
         """Count queued jobs up to `most`; of more, give what the database knows without counting.

@@ -93,6 +93,7 @@ def _index(index: IndexHealth) -> Finding:
         return Finding("index", "bad", f"{text}; run duly doctor --repair")
     if not index.is_whole:
         text = f"{index.active} active schedules looked at so far, and each has its row"
+        text += "; duly doctor looks at all"
         return Finding("index", "ok", text + _external(index))
     text = f"{index.active} active schedules, {index.rows} index rows"
     return Finding("index", "ok", text + _external(index))
@@ -104,7 +105,8 @@ def _external(index: IndexHealth) -> str:
 
 def _quarantine(index: IndexHealth) -> Finding:
     if index.quarantined:
-        text = f"{index.quarantined} rows cannot be evaluated; see duly schedules quarantine"
+        more = "+" if index.is_quarantined_capped else ""
+        text = f"{index.quarantined}{more} rows cannot be evaluated; see duly schedules quarantine"
         return Finding("quarantine", "bad", text)
     return Finding("quarantine", "ok", "every row can be evaluated")
 
@@ -123,7 +125,8 @@ def _planning(vitals: Vitals) -> Finding:
     ):
         if oldest_ms is not None:
             behind_ms = max(0, vitals.now_ms - oldest_ms)
-            text = f"{count} {what} are due, the oldest for {behind_ms / 1000:.0f} s"
+            more = "+" if index.is_due_capped else ""
+            text = f"{count}{more} {what} are due, the oldest for {behind_ms / 1000:.0f} s"
             is_late = behind_ms > DUE_MS
             texts.append(f"{text}: {remedy}" if is_late else text)
             is_behind = is_behind or is_late

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duly.events import Attempt, AttemptStatus, JobEvent
+from duly.glass_store import QueueCount, QueuePlace
 from duly.job_store import Lock, QueueSettings, WorkerInfo
 from duly.jobs import Delivery, Job, JobId, JobState, WorkerId
 from duly.redaction import preview, scrub, secret_values
@@ -97,8 +98,10 @@ class QueueView:
     note: str | None
     job_limit: int | None
     workspace_limit: int
-    counts: Mapping[JobState, int]
-    """Only states that some job is in."""
+    counts: Mapping[QueuePlace, int]
+    """Jobs that are queued, later (scheduled or retrying), processing or dead; none is 0."""
+    capped: tuple[QueuePlace, ...] = ()
+    """Counts that stopped at a number: there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +201,22 @@ def view_detail(
     )
 
 
-def view_queue(settings: QueueSettings, counts: Mapping[JobState, int]) -> QueueView:
-    """A queue with what is in it."""
+def view_queue(settings: QueueSettings, found: QueueCount) -> QueueView:
+    """Return a queue with what is in it."""
+    counts: dict[QueuePlace, int] = {
+        "queued": found.queued,
+        "later": found.later,
+        "processing": found.processing,
+        "dead": found.dead,
+    }
     return QueueView(
         settings.queue,
         settings.is_paused,
         settings.note,
         settings.job_limit,
         settings.workspace_limit,
-        counts,
+        {place: count for place, count in counts.items() if count},
+        found.capped,
     )
 
 

@@ -213,6 +213,10 @@ class IndexHealth:
     posts_due: int = 0
     """Rows whose run time has come and that a tick is to post."""
     oldest_post_ms: int | None = None
+    is_due_capped: bool = False
+    """`due` and `posts_due` were counted up to a number together: there may be more."""
+    is_quarantined_capped: bool = False
+    """`quarantined` was counted up to a number: there may be more."""
 
     @property
     def is_healthy(self) -> bool:

@@ -32,6 +32,16 @@ class ForgetsQueuesSpokenAbout(MemoryStore):
         return [each for each in found if sum(each[1:5])]
 
 
+class HidesThatACountIsCapped(MemoryStore):
+    async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
+        return [each._replace(capped=()) for each in await super().count_queues(most, limit)]
+
+
+class HidesThatMoreIsDue(MemoryStore):
+    async def glance(self, most: int = 10_000) -> Glance:
+        return replace(await super().glance(most), is_due_capped=False)
+
+
 class CountsWhatIsLaterAsBacklog(MemoryStore):
     async def count_backlog(self, most: int = 10_000) -> Backlog:
         found = await super().count_backlog(most)
@@ -132,6 +142,8 @@ BROKEN_GLASS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (OmitsPlannedRuns, "test_planned_runs_come_before_their_rows"),
         (BlamesPlannersForPosts, "test_due_rows_are_told_apart_by_who_takes_them"),
         (ForgetsQueuesSpokenAbout, "test_queues_say_what_is_in_them"),
+        (HidesThatACountIsCapped, "test_queues_say_which_counts_are_capped"),
+        (HidesThatMoreIsDue, "test_glance_sees_what_is_due"),
         (CountsWhatIsLaterAsBacklog, "test_backlog_is_exact_up_to_a_number"),
         (CountsEveryEnd, "test_ends_are_counted_by_minute"),
         (ForgetsTheOverdue, "test_rows_are_counted_by_minute"),

@@ -99,6 +99,11 @@ class AnswersTwice(BrokenClaims):
         return [*claimed, *claimed]
 
 
+class ClaimsFlowByFlow(BrokenClaims):
+    def answer(self, claimed: list[Claimed]) -> list[Claimed]:
+        return sorted(claimed, key=lambda each: each.flow)
+
+
 class AnswersWithTheNextTime(BrokenClaims):
     def answer(self, claimed: list[Claimed]) -> list[Claimed]:
         times = {row.schedule_id: row.nominal_ms for row in self._tables.rows.values()}
@@ -336,6 +341,7 @@ class AlwaysFeelsWell(MemoryStore):
 BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (DoesNotAdvance, IndexConformance, "test_second_claim_is_empty"),
     (AnswersTwice, IndexConformance, "test_limit_is_kept"),
+    (ClaimsFlowByFlow, IndexConformance, "test_order_holds_across_flows_and_hand_overs"),
     (AnswersWithTheNextTime, IndexConformance, "test_claims_tell_what_fired"),
     (AdvancesByOneStep, IndexConformance, "test_caller_ahead_of_the_store_claims_once"),
     (HidesWhatWasMissed, IndexConformance, "test_missed_times_are_counted"),

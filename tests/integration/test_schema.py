@@ -86,7 +86,7 @@ def test_index_table_has_its_types_and_indexes(url: str) -> None:
     assert indexes["duly_schedule_rules_key"] == (["flow", "scope", "name"], True)
     assert indexes["duly_schedule_rules_id"] == (["schedule_id"], True)
     # An index of SQLite ends with the row's number by itself.
-    due = ["run_at_ms", "priority"] if is_file else ["run_at_ms", "priority", "row_id"]
+    due = ["hand_over", "flow", "run_at_ms", "priority", *([] if is_file else ["row_id"])]
     assert indexes["duly_schedule_index_due"] == (due, False)
     engine.dispose()
 

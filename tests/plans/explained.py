@@ -85,6 +85,22 @@ class Plans:
         nested.rollback()
 
 
+class Steps:
+    """Count the steps that SQLite's virtual machine takes."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.taken = 0
+        event.listen(store._engine, "before_cursor_execute", self._watch)
+
+    def _watch(self, connection: Connection, *_: Any) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(self._count, 10)
+
+    def _count(self) -> int:
+        self.taken += 10
+        return 0
+
+
 def plans_of(url: str, verb: Verb, table: str = "duly_") -> list[str]:
     """The plans of all that a verb asks."""
 

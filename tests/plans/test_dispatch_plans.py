@@ -114,7 +114,7 @@ def test_claim_finds_what_lapsed_by_its_lease(store: SqlStore) -> None:
     assert_no_scans(plans)
     lapsed = next(plan for each, plan in plans.items() if "lease_until_ms <=" in each)
     assert "duly_occurrences_dispatching" in lapsed, lapsed
-    due = next(plan for each, plan in plans.items() if "hand_over = 'http'" in each)
+    due = next(plan for each, plan in plans.items() if "i.runs_left" in each)
     assert "duly_schedule_index_due" in due, due
 
 

@@ -14,6 +14,7 @@ from duly.occurrences import trigger_text
 from duly.stores import open_store
 from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
+from tests.plans.explained import Verb, examined, plans_of
 from tests.rows import NOON_MS, fill
 
 pytestmark = pytest.mark.extended
@@ -43,7 +44,7 @@ class Recorder:
         return [statement.split()[0] for statement, _ in self.statements]
 
     def query(self) -> tuple[str, Any]:
-        """The first question; a claim that finds something asks a second, for the rules."""
+        """Return the first SELECT: of a claim, the one that takes due rows."""
         return next(each for each in self.statements if each[0].startswith("SELECT"))
 
 
@@ -59,56 +60,51 @@ async def claim_and_record(
 @pytest.mark.parametrize("flow", [None, "bulk"])
 def test_postgresql_examines_what_is_due(postgres_url: str, flow: str | None) -> None:
     asyncio.run(fill(postgres_url, DUE, DAILY, waiting=STORED))
-    asyncio.run(_check_postgresql(postgres_url, flow))
-
-
-async def _check_postgresql(url: str, flow: str | None) -> None:
-    store = cast(SqlStore, open_store(url))
-    with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("VACUUM ANALYZE")
-    recorder = Recorder(store._engine)
-    await store.claim_due(
-        NOON_MS - 1, flow=flow
-    )  # nothing due yet: the plan can be asked about afterwards
-    statement, parameters = recorder.query()
-    parameters = {
-        name: NOON_MS if value == NOON_MS - 1 else value for name, value in parameters.items()
-    }
-    with store._engine.begin() as connection:
-        explained = connection.exec_driver_sql(
-            f"EXPLAIN (ANALYZE, BUFFERS OFF) {statement}", parameters
-        )
-        plan = "\n".join(row[0] for row in explained)
-    await store.close()
+    _analyse(postgres_url)
+    plan = _claim_plan(postgres_url, lambda store: store.claim_due(NOON_MS, flow=flow))
     assert "Index Scan using duly_schedule_index_due" in plan, plan
-    assert "Index Cond: (run_at_ms <=" in plan, plan
-    examined = re.search(r"duly_schedule_index_due on .*rows=(\d+)", plan.replace("actual ", ""))
+    assert re.search(r"Index Cond: \(\(hand_over = .* AND \(flow = .* AND \(run_at_ms <=", plan), (
+        plan
+    )
     actual = [int(float(found)) for found in re.findall(r"actual time=\S+ rows=(\d+)", plan)]
-    assert examined is not None
     assert max(actual) == DUE, plan
     assert "Rows Removed" not in plan, plan
 
 
+def _analyse(url: str) -> None:
+    store = cast(SqlStore, open_store(url))
+    with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    asyncio.run(store.close())
+
+
+def _claim_plan(url: str, verb: Verb) -> str:
+    """Return the plan of the statement that takes due rows."""
+    return next(plan for plan in plans_of(url, verb) if "SKIP LOCKED" in plan)
+
+
 def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None:
     """The server's clock must not hide the range from the planner."""
-    asyncio.run(fill(postgres_url, 0, DAILY, waiting=STORED // 10))
-
-    async def check() -> str:
-        store = cast(SqlStore, open_store(postgres_url))
-        with store._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM ANALYZE")
-        recorder = Recorder(store._engine)
-        await store.claim_due()
-        statement, parameters = recorder.query()
-        with store._engine.begin() as connection:
-            explained = connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)
-            plan = "\n".join(row[0] for row in explained)
-        await store.close()
-        return plan
-
-    plan = asyncio.run(check())
+    asyncio.run(fill(postgres_url, DUE, DAILY, waiting=STORED // 10))
+    asyncio.run(_move_waiting(postgres_url))
+    _analyse(postgres_url)
+    plan = _claim_plan(postgres_url, lambda store: store.claim_due())
     assert "Index Scan using duly_schedule_index_due" in plan, plan
-    assert "Index Cond: (run_at_ms <=" in plan, plan
+    assert examined(plan) == DUE, plan
+
+
+async def _move_waiting(url: str) -> None:
+    """Let rows that wait for a time in the past wait for one far ahead."""
+    store = cast(SqlStore, open_store(url))
+    far_ms = await store.now_ms() + 30 * 86_400_000
+    await store._run(
+        lambda db: db.run(
+            "UPDATE {p}schedule_index SET run_at_ms = :far_ms WHERE run_at_ms > :noon_ms",
+            far_ms=far_ms,
+            noon_ms=NOON_MS,
+        )
+    )
+    await store.close()
 
 
 @pytest.mark.parametrize("flow", [None, "bulk"])
@@ -123,7 +119,8 @@ def test_sqlite_searches_the_due_index(tmp_path: Path, flow: str | None) -> None
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
     connection.close()
     text = "\n".join(str(row[3]) for row in plan)
-    assert re.search(r"SEARCH \w+ USING INDEX duly_schedule_index_due \(run_at_ms[<>]", text), text
+    by = "(hand_over=? AND flow=? AND run_at_ms<?)"
+    assert f"USING INDEX duly_schedule_index_due {by}" in text, text
     assert "TEMP B-TREE" not in text, text
 
 
@@ -135,7 +132,9 @@ def test_rules_are_found_by_number(
     url = f"sqlite:///{tmp_path}/x.db" if is_file else request.getfixturevalue("postgres_url")
     asyncio.run(fill(url, DUE, DAILY, waiting=STORED // 10))
     store, recorder, _ = asyncio.run(claim_and_record(url))
-    statement, parameters = [each for each in recorder.statements if "SELECT" in each[0]][1]
+    statement, parameters = next(
+        e for e in recorder.statements if "FROM duly_schedule_rules" in e[0]
+    )
     with store._engine.begin() as connection:
         connection.exec_driver_sql("ANALYZE")
         asked = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
@@ -168,13 +167,15 @@ def test_sqlite_takes_the_same_steps_however_much_is_stored(tmp_path: Path) -> N
 
 
 def steps_of_a_claim(file: Path, stored: int) -> int:
-    """How many steps the due query takes in SQLite's virtual machine."""
+    """Count the steps that both questions of a claim take in SQLite's virtual machine."""
     url, steps = f"sqlite:///{file}", 0
     asyncio.run(fill(url, DUE, DAILY, waiting=stored))
-    store, recorder, _ = asyncio.run(claim_and_record(url, NOON_MS - 1))
+    store, recorder, _ = asyncio.run(claim_and_record(url))
     asyncio.run(store.close())
-    statement, asked = recorder.query()
-    parameters = [NOON_MS if value == NOON_MS - 1 else value for value in asked]
+    (heads, no_values), (statement, parameters) = (
+        next(each for each in recorder.statements if each[0].startswith(word))
+        for word in ("WITH", "SELECT")
+    )
 
     def step() -> int:
         nonlocal steps
@@ -183,14 +184,17 @@ def steps_of_a_claim(file: Path, stored: int) -> int:
 
     connection = sqlite3.connect(file)
     connection.set_progress_handler(step, 1)
-    assert len(connection.execute(statement, parameters).fetchall()) == DUE
+    connection.execute(heads, no_values).fetchall()
+    # What was claimed has moved a day on.
+    later = [NOON_MS + 86_400_000 if value == NOON_MS else value for value in parameters]
+    assert len(connection.execute(statement, later).fetchall()) == DUE
     connection.close()
     assert steps > DUE
     return steps
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_claim_is_two_selects_and_one_update(
+def test_claim_is_three_questions_and_one_update(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     is_file = backend == "sqlite"
@@ -200,12 +204,12 @@ def test_claim_is_two_selects_and_one_update(
     asyncio.run(store.close())
     assert claimed == 100
     began = ["BEGIN"] if is_file else []
-    assert recorder.verbs == [*began, "SELECT", "SELECT", "UPDATE"]
+    assert recorder.verbs == [*began, "WITH", "SELECT", "SELECT", "UPDATE"]
     assert recorder.transactions == ["begin", "commit"]
     if is_file:
         assert recorder.statements[0][0] == "BEGIN IMMEDIATE"
     else:
-        assert recorder.statements[0][0].endswith("FOR UPDATE SKIP LOCKED")
+        assert recorder.statements[1][0].endswith("FOR UPDATE SKIP LOCKED")
 
 
 async def fill_documents(store: SqlStore) -> None:

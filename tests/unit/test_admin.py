@@ -309,6 +309,16 @@ def test_queues_are_listed_with_what_is_in_them(client: Client, admin: Admin) ->
     assert (second.queue, second.job_limit, second.counts) == ("slow", 3, {})
 
 
+def test_queues_say_which_counts_are_capped(client: Client, admin: Admin) -> None:
+    fill(client, 3)
+    fill(client, 1, queue="slow", delay=timedelta(1))
+    first, second = run(admin.queues(most=2))
+    assert (first.counts, first.capped) == ({"queued": 2}, ("queued",))
+    assert (second.counts, second.capped) == ({"later": 1}, ())
+    with pytest.raises(InvalidInput, match="limit"):
+        run(admin.queues(most=0))
+
+
 def test_a_paused_queue_gives_no_jobs(client: Client, admin: Admin, store: MemoryStore) -> None:
     fill(client, 1)
     run(admin.limit("default", workspace_limit=4))

@@ -14,6 +14,7 @@ from benchmarks.scheduler_app import JOURNAL
 from benchmarks.scheduler_burst import Burst
 from benchmarks.scheduler_mix import WINDOW_S, Mix, Share, definitions
 from benchmarks.scheduler_peers import Fired, left_out
+from benchmarks.scheduler_rare import Rare
 from benchmarks.scheduler_report import Figures, bars, text
 from benchmarks.scheduler_sizes import Stored
 from benchmarks.scheduler_steady import Lateness
@@ -31,6 +32,7 @@ FIGURES = Figures(
     ],
     mix=Mix(10, 1, 9, 3, 3, 1, 10, 10, 1.0, 2.0, 0.5, 0.1),
     peers=left_out([50]),
+    rare=Rare(10, [4.0, 5.0, 90.0], [5.0, 6.0, 7.0], [1.0, 1.0, 1.0], [1.0, 1.5, 9.0]),
 )
 
 
@@ -53,12 +55,14 @@ def test_quick_run(tmp_path: Path) -> None:
         "lateness-vs-plain-jobs-postgresql",
         "lateness-vs-plain-jobs-sqlite",
         "duplicate-jobs",
+        "rare-flow-step",
     ], run.stderr
     assert lines[3][-1] == "ok"
     assert run.returncode == (0 if all(line[-1] == "ok" for line in lines) else 1)
     results = json.loads((tmp_path / "scheduler.json").read_text())
     assert [each["database"] for each in results["stored"]] == ["PostgreSQL", "SQLite"]
     assert all(each["lateness"]["jobs"] > 0 for each in results["stored"])
+    assert len(results["rare"]["rare_ms"]) == len(results["rare"]["own_ms"]) > 0
     assert results["mix"]["statements"] >= results["mix"]["statements_without"] > 0
     assert str(tmp_path) not in json.dumps(results)
     assert (tmp_path / "scheduler.png").read_bytes().startswith(b"\x89PNG")
@@ -70,19 +74,26 @@ def test_bars_use_the_median_of_pairs_and_the_worst_lateness_ratio() -> None:
         "bar lateness-vs-plain-jobs-postgresql 1.50 <=1.5 ok",
         "bar lateness-vs-plain-jobs-sqlite 1.53 <=1.5 short",
         "bar duplicate-jobs 0.0 <=0 ok",
+        "bar rare-flow-step 1.50 <=2 ok",
     ]
+
+
+def test_the_rare_flow_is_judged_by_the_worse_of_busy_and_idle_steps() -> None:
+    slow = replace(FIGURES.rare, rare_idle_ms=[9.0, 400.0, 401.0])
+    assert slow.ratio == 400.0
+    assert [bar.is_met for bar in bars(replace(FIGURES, rare=slow))][-1] is False
 
 
 def test_a_single_duplicate_is_over() -> None:
     doubled = replace(FIGURES, mix=replace(FIGURES.mix, jobs=11))
-    assert [bar.is_met for bar in bars(doubled)] == [True, True, False, False]
+    assert [bar.is_met for bar in bars(doubled)] == [True, True, False, False, True]
 
 
 def test_an_absent_peer_is_not_available_and_falls_short_of_nothing() -> None:
     assert "left out" in text(FIGURES)
     assert Fired("other", 10, None, None, "no network").per_second is None
     assert Fired("other", 10, 5, 2.0).per_second == 2.5
-    assert [bar.is_met for bar in bars(FIGURES)] == [True, True, False, True]
+    assert [bar.is_met for bar in bars(FIGURES)] == [True, True, False, True, True]
 
 
 def test_claims_stand_beside_the_figures() -> None:

@@ -88,6 +88,15 @@ def test_counts_that_stopped_say_so() -> None:
     assert any("10+ jobs are dead" in text for text in words)
 
 
+def test_counts_of_index_rows_that_stopped_say_so() -> None:
+    index = {"due": 10, "oldest_due_ms": NOW_MS, "quarantined": 7}
+    assert "+" not in " ".join(each.text for each in judge(vitals(index)).findings)
+    capped = {**index, "is_due_capped": True, "is_quarantined_capped": True}
+    words = [each.text for each in judge(vitals(capped)).findings]
+    assert any(text.startswith("10+ rows are due") for text in words)
+    assert any(text.startswith("7+ rows cannot be evaluated") for text in words)
+
+
 def test_a_part_of_the_index_is_not_the_whole() -> None:
     part = judge(vitals({"is_whole": False}))
     assert part.level == "ok"

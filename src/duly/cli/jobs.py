@@ -44,6 +44,10 @@ _ATTEMPTS = {
 _reason = click.option("--reason", help="Why, for the history.")
 
 
+_LOOKS = 10
+"""Looks at about 10,000 jobs each; after that the listing says where to go on."""
+
+
 @click.group()
 def jobs() -> None:
     """Look at jobs, and retry, cancel, delete or prune them.
@@ -77,13 +81,19 @@ def list_(target: Target, state: str | None, before: str | None, limit: int, **w
     """
     which = JobFilter(state=None if state is None else JobState(state), **words)
 
-    async def look(admin: Admin) -> list[JobView]:
-        return await admin.jobs(
-            which, before=None if before is None else JobId(before), limit=limit
-        )
+    async def look(admin: Admin) -> tuple[list[JobView], JobId | None]:
+        found: list[JobView] = []
+        following = None if before is None else JobId(before)
+        for _ in range(_LOOKS):
+            page, following = await admin.job_page(
+                which, before=following, limit=limit - len(found)
+            )
+            found += page
+            if following is None or len(found) == limit:
+                break
+        return found, following
 
-    found = target.ask(look)
-    following = found[-1].id if len(found) == limit else None
+    found, following = target.ask(look)
     if target.as_json:
         print_json({"jobs": found, "next": following})
         return

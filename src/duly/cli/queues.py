@@ -15,7 +15,10 @@ _QUEUES = {
     "state": lambda view: "paused" if view.is_paused else "open",
     "at once": lambda view: view.job_limit or "any",
     "per workspace": lambda view: view.workspace_limit,
-    "jobs": lambda view: ", ".join(f"{n} {state.value}" for state, n in view.counts.items()),
+    "jobs": lambda view: ", ".join(
+        f"{count}{'+' if place in view.capped else ''} {place}"
+        for place, count in view.counts.items()
+    ),
     "note": lambda view: view.note or "",
 }
 
@@ -34,7 +37,9 @@ def queues() -> None:
 @queues.command("list")
 @on_database
 def list_(target: Target) -> None:
-    """List queues with what is decided about them and what is in them.
+    """List queues with their settings and the number of open and dead jobs.
+
+    No count goes beyond 10,000; "10000+" means that there may be more.
 
     \b
     Examples:

@@ -192,10 +192,10 @@ def _of_jobs(facts: Facts) -> Iterable[Metric]:
     yield GaugeMetricFamily("duly_backlog_jobs", words, value=backlog.jobs)
     words = "1: duly_backlog_jobs is an estimate"
     yield GaugeMetricFamily("duly_backlog_estimated", words, value=float(backlog.is_estimate))
-    yield from _of_queues(facts.queues, most, facts.seen.glance.now_ms)
+    yield from _of_queues(facts.queues, facts.seen.glance.now_ms)
 
 
-def _of_queues(queues: Sequence[QueueCount], most: int, now_ms: int) -> Iterable[Metric]:
+def _of_queues(queues: Sequence[QueueCount], now_ms: int) -> Iterable[Metric]:
     labels = ["queue", "state"]
     jobs = GaugeMetricFamily("duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=labels)
     capped = GaugeMetricFamily(
@@ -210,7 +210,7 @@ def _of_queues(queues: Sequence[QueueCount], most: int, now_ms: int) -> Iterable
         for place in ("queued", "later", "processing", "dead"):
             count = getattr(each, place)
             jobs.add_metric([each.queue, place], count)
-            capped.add_metric([each.queue, place], float(count >= most))
+            capped.add_metric([each.queue, place], float(place in each.capped))
         first_ms = now_ms if each.first_run_at_ms is None else each.first_run_at_ms
         oldest.add_metric([each.queue], max(0, now_ms - first_ms) / 1000)
     yield jobs
@@ -222,8 +222,10 @@ def _of_index(glance: Glance) -> Iterable[Metric]:
     oldest = glance.oldest
     age_s = (glance.now_ms - oldest[0].run_at_ms) / 1000 if oldest else 0.0
     silent, missed = alarms(glance)
+    is_capped = glance.is_due_capped
     for name, words, value in (
         ("duly_index_due", "Rows whose run time has come, up to 10,000", float(glance.due)),
+        ("duly_index_due_capped", "1: there may be more than duly_index_due says", is_capped),
         ("duly_index_oldest_due_seconds", "How long the oldest of them waits", age_s),
         ("duly_index_quarantined", "Rows that cannot be evaluated", float(glance.quarantined)),
         ("duly_index_silent", "Schedules are active and no row is there", silent.level == "bad"),

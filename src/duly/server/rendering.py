@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from duly.control_characters import first_line
+from duly.glass_store import QueueCount, QueuePlace
 from duly.server import charts
 from duly.server.icons import badge, icon
 from duly.triggers.instants import from_ms
@@ -48,6 +49,7 @@ class Renderer:
             "charts": charts,
             "number": number,
             "capped": capped,
+            "in_queue": in_queue,
             "duration": duration,
             "wall": wall,
             "from_ms": from_ms,
@@ -149,6 +151,11 @@ def number(value: float) -> str:
 def capped(value: int, most: int) -> str:
     """A count that stops somewhere: `10,000+`."""
     return f"{number(value)}+" if value >= most else number(value)
+
+
+def in_queue(count: QueueCount, place: QueuePlace) -> str:
+    """Return a count of a queue's jobs, with `+` where it was capped."""
+    return f"{number(getattr(count, place))}{'+' if place in count.capped else ''}"
 
 
 def short(text: str, most: int = 80) -> Markup:

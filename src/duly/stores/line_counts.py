@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from duly.glass_store import QueueCount, QueuePlace
 from duly.job_store import WaitingWork
 
 
@@ -32,3 +33,24 @@ def works_of(queue: str, counts: Sequence[LineCount], look: int) -> list[Waiting
         )
         for action, found in sorted(by_action.items())
     ]
+
+
+class AllQueues(NamedTuple):
+    """Jobs of all queues that were counted together, each up to one number."""
+
+    waiting: int
+    """Later jobs that wait for an earlier run of their schedule."""
+    processing: int
+    dead: int
+
+
+def queue_count(found: QueueCount, together: AllQueues, most: int) -> QueueCount:
+    """Return the counts of a queue, none above `most`, with those that are capped."""
+    is_capped: dict[QueuePlace, bool] = {
+        "queued": found.queued >= most,
+        "later": found.later >= most or together.waiting >= most,
+        "processing": together.processing >= most,
+        "dead": together.dead >= most,
+    }
+    capped = tuple(place for place, is_over in is_capped.items() if is_over)
+    return found._replace(later=min(found.later, most), capped=capped)

@@ -27,6 +27,7 @@ from duly.job_store import JobFilter
 from duly.jobs import ALL_QUEUES, Job, JobId, JobState
 from duly.schedules import ScheduleId, is_indexed
 from duly.stores.checks import check_audit, check_limit
+from duly.stores.line_counts import AllQueues, queue_count
 from duly.stores.memory import job_rows
 from duly.stores.memory.index import due_by_hand_over, in_order
 from duly.stores.memory.read_verbs import ReadVerbs
@@ -161,6 +162,8 @@ class GlassVerbs(ReadVerbs):
             min(quarantined, most),
             [row for row in due[:OLDEST] if row.hand_over in waiting],
             waiting,
+            is_due_capped=len(due) >= most,
+            is_quarantined_capped=quarantined >= most,
         )
 
     async def check_writable(self) -> None:
@@ -192,26 +195,41 @@ class GlassVerbs(ReadVerbs):
 def _queues(tables: Tables, most: int) -> list[QueueCount]:
     jobs = [stored.job for stored in tables.jobs.values()]
     line = _in_line(tables)
+    running = _newest(jobs, JobState.PROCESSING, most)
+    died = _newest(jobs, JobState.DEAD, most)
+    later = [job for job in jobs if job.state in _LATER]
+    shown = [*line, *later, *running, *died]
+    names = {job.queue for job in shown} | (tables.queues.keys() - {ALL_QUEUES})
+    waiting = sum(job.in_line for job in jobs)
+    together = AllQueues(waiting, len(running), len(died))
 
-    def count(queue: str, *states: JobState) -> int:
-        found = Counter(job.state for job in jobs if job.queue == queue and job.state in states)
-        return min(sum(found.values()), most)
+    def count(queue: str, among: Iterable[Job]) -> int:
+        return min(sum(job.queue == queue for job in among), most)
 
-    shown = (JobState.QUEUED, *_LATER, JobState.PROCESSING, JobState.DEAD)
-    names = {job.queue for job in jobs if job.state in shown} | (
-        tables.queues.keys() - {ALL_QUEUES}
-    )
     return [
-        QueueCount(
-            name,
-            count(name, JobState.QUEUED),
-            count(name, *_LATER),
-            count(name, JobState.PROCESSING),
-            count(name, JobState.DEAD),
-            _first(job for job in line if job.queue == name),
+        queue_count(
+            QueueCount(
+                name,
+                count(name, line),
+                count(name, later),
+                count(name, running),
+                count(name, died),
+                _first(job for job in line if job.queue == name),
+            ),
+            together,
+            most,
         )
         for name in sorted(names)
     ]
+
+
+def _newest(jobs: Iterable[Job], state: JobState, most: int) -> list[Job]:
+    """Return the jobs of a state that began or ended last."""
+
+    def at_ms(job: Job) -> int:
+        return (job.lease_until_ms if state is JobState.PROCESSING else job.finished_at_ms) or 0
+
+    return sorted((job for job in jobs if job.state is state), key=at_ms, reverse=True)[:most]
 
 
 def _in_line(tables: Tables) -> list[Job]:

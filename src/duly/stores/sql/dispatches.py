@@ -16,17 +16,18 @@ from duly.dispatch_store import DispatchClaim, Dispatching
 from duly.dispatching import decide_lapse
 from duly.jobs import Delivery
 from duly.ledger import OccurrenceState
-from duly.occurrences import TRIGGER_VERSION, Moves
+from duly.occurrences import Moves
 from duly.planning import PlannedOccurrence, plan_many
-from duly.schedules import ScheduleId
+from duly.schedules import HandOver, ScheduleId
 from duly.stores.checks import check_dispatch_claim
-from duly.stores.sql import index, ledger
+from duly.stores.sql import index, lanes, ledger
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.dispatch_rows import COLUMNS, change_of, stored_id, write_changes
 from duly.stores.sql.hand_over import delivery_of
 from duly.stores.sql.plans import charged, without_taken
 
+_HAND_OVER: tuple[HandOver, ...] = ("http",)
 _ROUNDS = 100
 """Batches that one claim may look through for something to post."""
 
@@ -197,17 +198,9 @@ def dispatch_entries(
 
 def _due(db: Db, claim: DispatchClaim, room: int) -> list[_Row]:
     """Rows that are ours now, in order, with rules as they stand after that."""
-    flows, given = _among(claim)
-    locked = db.run(
-        "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM {p}schedule_index "
-        "WHERE run_at_ms <= {now} AND hand_over = 'http' "
-        f"AND trigger_version <= :newest {flows}"
-        "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :room) {skip}",
-        newest=TRIGGER_VERSION,
-        room=room,
-        **given,
-    )
-    return _with_rules(db, {row[0]: row[1:] for row in tuples(locked)})
+    due = lanes.find(db, _HAND_OVER, claim.flows)
+    *times, _ = lanes.lock_due(db, due, db.now_ms(), room)
+    return _with_rules(db, {row[0]: row[1:] for row in zip(*times, strict=True)})
 
 
 def _with_rules(db: Db, times: Mapping[int, tuple[Any, ...]]) -> list[_Row]:

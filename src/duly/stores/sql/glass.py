@@ -18,6 +18,7 @@ from duly.glass_store import (
 )
 from duly.jobs import ALL_QUEUES, FINAL, JobState
 from duly.stores.checks import check_audit, check_limit
+from duly.stores.line_counts import AllQueues, queue_count
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_searches import IN_LINE, NEWEST_MARKS, PARTS
@@ -31,6 +32,7 @@ _ENDED = tuple(
     f"SELECT '{state}' AS state, jobs FROM ({NEWEST_MARKS % state}) AS part"
     for state in sorted(FINAL)
 )
+# Knowing the limit of a count, PostgreSQL may read and sort all jobs of the queue.
 _QUEUES = """
 WITH RECURSIVE waiting(queue) AS (
     SELECT (SELECT queue FROM {p}job_line ORDER BY queue LIMIT 1)
@@ -60,14 +62,17 @@ WITH RECURSIVE waiting(queue) AS (
 )
 SELECT known.queue,
     (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = known.queue
-        ORDER BY j.place, j.id LIMIT :look) q) AS queued,
+        ORDER BY j.place, j.id LIMIT (SELECT :look)) q) AS queued,
     (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.waits = 1
-        AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT :look) q)
+        AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT (SELECT :look)) q)
         + COALESCE((SELECT jobs FROM lined WHERE lined.queue = known.queue), 0) AS later,
     COALESCE((SELECT jobs FROM running WHERE running.queue = known.queue), 0) AS processing,
     COALESCE((SELECT jobs FROM died WHERE died.queue = known.queue), 0) AS dead,
     (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = known.queue
-        ORDER BY j.place, j.id LIMIT 1) AS first_run_at_ms
+        ORDER BY j.place, j.id LIMIT 1) AS first_run_at_ms,
+    COALESCE((SELECT SUM(jobs) FROM lined), 0) AS all_waiting,
+    COALESCE((SELECT SUM(jobs) FROM running), 0) AS all_processing,
+    COALESCE((SELECT SUM(jobs) FROM died), 0) AS all_dead
 FROM known ORDER BY known.queue LIMIT :limit
 """
 _QUEUES = _QUEUES.replace("<all>", ALL_QUEUES)
@@ -110,11 +115,19 @@ def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
 
 
 def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-    """Queues in which something waits, runs or died, or that somebody spoke about."""
+    """Return queues by name in which jobs wait, run or are dead, and configured ones."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
-    found = [QueueCount._make(row) for row in db.run(_QUEUES, look=most, limit=limit)]
-    return [each._replace(later=min(each.later, most)) for each in found]
+    return [
+        queue_count(
+            QueueCount(
+                row.queue, row.queued, row.later, row.processing, row.dead, row.first_run_at_ms
+            ),
+            AllQueues(row.all_waiting, row.all_processing, row.all_dead),
+            most,
+        )
+        for row in db.run(_QUEUES, look=most, limit=limit)
+    ]
 
 
 def count_backlog(db: Db, most: int = 10_000) -> Backlog:

@@ -6,7 +6,10 @@ and stands for all: chosen evenly, but by no stride that a pattern of the rows c
 
 from __future__ import annotations
 
-from sqlalchemy import Subquery, func, select
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import func, select
 
 from duly.glass_store import (
     MAX_COUNT,
@@ -21,9 +24,9 @@ from duly.glass_store import (
 from duly.occurrences import IndexRow
 from duly.schedules import HandOver
 from duly.stores.checks import SCHEDULES, check_limit
-from duly.stores.sql import rows
+from duly.stores.sql import lanes
 from duly.stores.sql.db import Db, tuples
-from duly.stores.sql.index import list_rows
+from duly.stores.sql.index import rows_of
 
 _GOLDEN = 0.6180339887498949
 """Steps of this length, round a circle, come near no place twice."""
@@ -52,27 +55,37 @@ def upcoming(db: Db, until_ms: int, sample: int = 1_000, most: int = 10_000) -> 
     """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
     check_limit(sample, MAX_SAMPLE)
     check_limit(most, MAX_COUNT)
+    found = lanes.find(db)
+    places = lanes.first_places(db, found, until_ms - 1, most + 1)
+    if len(places) <= most:
+        minutes = _by_minute([place.run_at_ms for place in places])
+        chosen = _some([place.row_id for place in places], sample)
+        return Upcoming(db.now_ms(), minutes, _in_order(db, chosen), is_estimate=False)
+    numbers, step = _spread(db, most)
     index = db.tables.schedule_index
     coming = select(index.c.row_id, index.c.run_at_ms).where(
-        index.c.run_at_ms.is_not(None), index.c.run_at_ms < until_ms
+        index.c.run_at_ms < until_ms, db.dialect.among(index.c.row_id, numbers)
     )
-    part = coming.order_by(index.c.run_at_ms).limit(most + 1).subquery()
-    minutes = _by_minute(db, part)
-    is_estimate = sum(fires for _, fires in minutes) > most
-    if is_estimate:
-        numbers, step = _spread(db, most)
-        part = coming.where(db.dialect.among(index.c.row_id, numbers)).subquery()
-        found = _by_minute(db, part)
-        minutes = [(ms, max(1, round(fires * step))) for ms, fires in found]
-        some = numbers[:: -(-sum(fires for _, fires in found) // sample) or 1]
-        part = coming.where(db.dialect.among(index.c.row_id, some)).subquery()
-    return Upcoming(db.now_ms(), minutes, _sample(db, part, sample), is_estimate)
+    part = list(tuples(db.connection.execute(coming)))
+    minutes = [
+        (ms, max(1, round(fires * step))) for ms, fires in _by_minute([row[1] for row in part])
+    ]
+    chosen = _some([row[0] for row in part], sample)
+    return Upcoming(db.now_ms(), minutes, _in_order(db, chosen), is_estimate=True)
 
 
-def _by_minute(db: Db, part: Subquery) -> list[tuple[int, int]]:
-    minute = (part.c.run_at_ms // MINUTE_MS).label("minute")
-    found = select(minute, func.count()).group_by("minute").order_by("minute")
-    return [(each * MINUTE_MS, fires) for each, fires in db.connection.execute(found)]
+def _by_minute(times_ms: Iterable[int]) -> list[tuple[int, int]]:
+    return sorted(Counter(ms // MINUTE_MS * MINUTE_MS for ms in times_ms).items())
+
+
+def _some(numbers: Sequence[int], count: int) -> list[int]:
+    return sorted(numbers, key=lambda number: number * _MIX % _PRIME)[:count]
+
+
+def _in_order(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
+    """Return rows by their numbers, in the order of claims."""
+    found = rows_of(db, sorted(numbers))  # which is the order of equals
+    return sorted(found, key=lambda row: (row.run_at_ms, -row.priority))
 
 
 def _spread(db: Db, count: int) -> tuple[list[int], float]:
@@ -84,14 +97,6 @@ def _spread(db: Db, count: int) -> tuple[list[int], float]:
     step = max(1.0, (last - first + 1) / count)
     places = range(min(count, last - first + 1))
     return [int(first + (place + place * _GOLDEN % 1) * step) for place in places], step
-
-
-def _sample(db: Db, part: Subquery, count: int) -> list[IndexRow]:
-    index = db.tables.schedule_index
-    chosen = select(part.c.row_id).order_by(part.c.row_id * _MIX % _PRIME).limit(count)
-    statement = rows.whole(db).where(index.c.row_id.in_(chosen))
-    found = statement.order_by(index.c.run_at_ms, index.c.priority.desc(), index.c.row_id)
-    return [rows.row_of(row) for row in db.connection.execute(found)]
 
 
 def check_index(db: Db, after: str = "", limit: int = 5_000) -> IndexStretch:
@@ -107,36 +112,34 @@ def glance(db: Db, most: int = 10_000) -> Glance:
     check_limit(most, MAX_COUNT)
     facts = db.run(
         "SELECT {now} AS now_ms, "
-        # Asked whether one exists, a planner would begin at any end of the table.
-        "(SELECT run_at_ms FROM {p}schedule_index WHERE run_at_ms IS NOT NULL "
-        "ORDER BY run_at_ms LIMIT 1) IS NOT NULL AS has_rows, "
         "(SELECT count(*) FROM (SELECT 1 AS one FROM {p}schedule_index WHERE error IS NOT NULL "
         "ORDER BY row_id LIMIT :most) q) AS quarantined",
         most=most,
     ).one()
-    has_rows = bool(facts.has_rows)
-    waiting = _waiting(db.at(facts.now_ms), most)
-    oldest = list_rows(db, until_ms=facts.now_ms, limit=OLDEST) if waiting else []
+    found = lanes.find(db)
+    due = lanes.first_places(db, found, facts.now_ms, most)
+    waiting = _waiting(due)
+    oldest = rows_of(db, [place.row_id for place in due[:OLDEST]]) if waiting else []
     return Glance(
         facts.now_ms,
-        has_rows or _has_active(db, most),
-        has_rows,
+        bool(found) or _has_active(db, most),
+        bool(found),
         sum(each.rows for each in waiting.values()),
         facts.quarantined,
         [row for row in oldest if row.hand_over in waiting],
         waiting,
+        is_due_capped=len(due) >= most,
+        is_quarantined_capped=facts.quarantined >= most,
     )
 
 
-def _waiting(db: Db, most: int) -> dict[HandOver, DueRows]:
-    """Due rows by hand-over, of the `most` that have been due for longest."""
-    found = db.run(
-        "SELECT d.hand_over, count(*), min(d.run_at_ms) FROM (SELECT hand_over, run_at_ms "
-        "FROM {p}schedule_index WHERE run_at_ms <= {now} ORDER BY run_at_ms LIMIT :most) d "
-        "WHERE d.hand_over <> 'external' GROUP BY d.hand_over",
-        most=most,
-    )
-    return {row[0]: DueRows(row[1], row[2]) for row in tuples(found)}
+def _waiting(due: Sequence[lanes.Place]) -> dict[HandOver, DueRows]:
+    """Count due rows by hand-over, but those that only callers of claim_due() take."""
+    times: dict[HandOver, list[int]] = {}
+    for place in due:
+        if place.lane.hand_over != "external":
+            times.setdefault(place.lane.hand_over, []).append(place.run_at_ms)
+    return {name: DueRows(len(found), found[0]) for name, found in times.items()}
 
 
 def _has_active(db: Db, most: int) -> bool:

@@ -14,7 +14,6 @@ from sqlalchemy import select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from duly.occurrences import (
-    TRIGGER_VERSION,
     Advance,
     Claimed,
     IndexRow,
@@ -24,16 +23,9 @@ from duly.occurrences import (
 from duly.schedules import ScheduleId
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
 from duly.stores.checks import check_claim, check_limit, id_taken
-from duly.stores.sql import events, rows
+from duly.stores.sql import events, lanes, rows
 from duly.stores.sql.db import Db, columns
 from duly.stores.sql.runs import Charge, charge
-
-_DUE = (
-    "SELECT row_id, {now} AS now_ms, nominal_ms, run_at_ms, runs_left, version "
-    "FROM {p}schedule_index WHERE run_at_ms <= {now} AND trigger_version <= :newest "
-    "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :limit) {skip}"
-)
-_DUE_OF_FLOW = _DUE.replace("WHERE", "WHERE flow = :flow AND")
 
 
 def upsert(db: Db, row: IndexRow) -> None:
@@ -117,13 +109,15 @@ class _Due:
 
 def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> _Due | None:
     """Due rows, locked."""
-    asked = {"newest": TRIGGER_VERSION, "limit": limit}
-    at = db if now_ms is None else replace(db, fixed_now_ms=now_ms)
-    found = at.run(_DUE, **asked) if flow is None else at.run(_DUE_OF_FLOW, **asked, flow=flow)
-    numbers, now, *times = columns(found)
+    at = db if now_ms is None else db.at(now_ms)
+    found = lanes.find(at, flows=None if flow is None else [flow])
+    if not found:
+        return None
+    now_ms = found[0].now_ms
+    numbers, *times = lanes.lock_due(db, found, now_ms, limit)
     if not numbers:
         return None
-    return _Due(int(now[0]), numbers, *times, *_rules(db, numbers))
+    return _Due(now_ms, numbers, *times, *_rules(db, numbers))
 
 
 def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
@@ -173,11 +167,6 @@ def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
     if moves.errors:
         return [each for i, each in enumerate(claimed) if i not in moves.errors]
     return claimed
-
-
-def _claim_order(db: Db) -> tuple[ColumnElement[int], ...]:
-    index = db.tables.schedule_index
-    return index.c.run_at_ms, index.c.priority.desc(), index.c.row_id
 
 
 def write_moves(
@@ -265,18 +254,18 @@ def list_rows(
 ) -> list[IndexRow]:
     """Index rows in the order they will be claimed."""
     check_limit(limit)
+    found = lanes.find(db, flows=None if flow is None else [flow])
+    reach_ms = lanes.ALWAYS_MS if until_ms is None else until_ms
+    places = lanes.first_places(db, found, reach_ms, limit)
+    return rows_of(db, [place.row_id for place in places])
+
+
+def rows_of(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
+    """Return rows by their numbers, in that order."""
     index = db.tables.schedule_index
-    statement = (
-        rows.whole(db)
-        .where(index.c.run_at_ms.is_not(None))
-        .order_by(*_claim_order(db))
-        .limit(limit)
-    )
-    if flow is not None:
-        statement = statement.where(index.c.flow == flow)
-    if until_ms is not None:
-        statement = statement.where(index.c.run_at_ms <= until_ms)
-    return [rows.row_of(row) for row in db.connection.execute(statement)]
+    statement = rows.whole(db).where(db.dialect.among(index.c.row_id, numbers))
+    found = {row.row_id: rows.row_of(row) for row in db.connection.execute(statement)}
+    return [found[number] for number in numbers if number in found]
 
 
 def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:

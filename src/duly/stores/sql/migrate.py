@@ -35,6 +35,7 @@ _READABLE_FROM = {
     15: 10,
     16: 10,
     17: 17,
+    18: 17,
 }
 """By schema version: the oldest release's version that can still work on it."""
 

@@ -18,19 +18,20 @@ from duly.errors import InvalidInput
 from duly.ids import new_ids
 from duly.jobs import JobId, NewJob
 from duly.ledger import OccurrenceState
-from duly.occurrences import TRIGGER_VERSION, Moves
+from duly.occurrences import Moves
 from duly.plan_store import NO_DEFINITION, PlanReport, PlanRequest
 from duly.planning import Plan, Plannable, plan_many, quarantine
 from duly.runs import settle
-from duly.schedules import ScheduleId
+from duly.schedules import HandOver, ScheduleId
 from duly.stores.checks import check_plan
 from duly.stores.spans import free_of
-from duly.stores.sql import index, ledger
+from duly.stores.sql import index, lanes, ledger
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.hand_over import HandedOver, JobMaker, hand_over
 from duly.stores.sql.ledger import Entry, entry_of
 from duly.stores.sql.runs import Charge, charge
 
+_HAND_OVER: tuple[HandOver, ...] = ("jobs",)
 _HANDED_OVER = frozenset({OccurrenceState.PLANNED, OccurrenceState.DISPATCHING})
 
 
@@ -56,7 +57,9 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
     now_ms = db.now_ms()
     db = db.at(now_ms)
     until_ms = now_ms + request.look_ahead_ms
-    rows = _due(db, request, until_ms)
+    found = lanes.find(db, _HAND_OVER, request.flows)
+    due = lanes.due_among(found, until_ms)
+    rows = _locked(db, due, until_ms, request.limit) if due else []
     plans, handed = _plan(db, rows, now_ms, until_ms)
     ended = [plan for plan in plans if plan.next_run_at_ms is None]
     return PlanReport(
@@ -66,7 +69,7 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
         skipped=handed.skipped,
         finished=sum(plan.error is None for plan in ended),
         quarantined=sum(plan.error is not None for plan in ended),
-        next_run_at_ms=_next(db, request),
+        next_run_at_ms=lanes.next_ms(lanes.find(db, _HAND_OVER, request.flows) if due else found),
         now_ms=now_ms,
     )
 
@@ -190,21 +193,10 @@ def _move(db: Db, rows: Sequence[_Row], plans: Sequence[Plan], now_ms: int) -> N
     index.write_moves(db, numbers, [row.schedule_id for row in rows], moves, now_ms)
 
 
-def _due(db: Db, request: PlanRequest, until_ms: int) -> list[_Row]:
+def _locked(db: Db, due: Sequence[lanes.Lane], until_ms: int, limit: int) -> list[_Row]:
     """Rows that are ours now, in order, with rules and documents as they stand after that."""
-    flows = "" if request.flows is None else "AND flow IN :flows "
-    given = {} if request.flows is None else {"flows": list(request.flows)}
-    locked = db.run(
-        "SELECT row_id, nominal_ms, run_at_ms, runs_left FROM {p}schedule_index "
-        "WHERE run_at_ms <= :until_ms AND hand_over = 'jobs' "
-        f"AND trigger_version <= :newest {flows}"
-        "ORDER BY run_at_ms, priority DESC, row_id LIMIT (SELECT :limit) {skip}",
-        until_ms=until_ms,
-        newest=TRIGGER_VERSION,
-        limit=request.limit,
-        **given,
-    )
-    return _with_rules(db, {row[0]: row for row in tuples(locked)})
+    *times, _ = lanes.lock_due(db, due, until_ms, limit)
+    return _with_rules(db, {row[0]: row for row in zip(*times, strict=True)})
 
 
 def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
@@ -220,14 +212,3 @@ def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
     )
     found = {row[0]: row for row in tuples(db.connection.execute(statement))}
     return [_Row(*found[number], *time[1:]) for number, time in times.items()]
-
-
-def _next(db: Db, request: PlanRequest) -> int | None:
-    flows = "" if request.flows is None else "AND flow IN :flows "
-    given = {} if request.flows is None else {"flows": list(request.flows)}
-    first = db.run(
-        "SELECT run_at_ms FROM {p}schedule_index WHERE run_at_ms IS NOT NULL "
-        f"AND hand_over = 'jobs' {flows}ORDER BY run_at_ms LIMIT 1",
-        **given,
-    ).scalar()
-    return None if first is None else int(first)

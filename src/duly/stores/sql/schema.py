@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 PREFIX = "duly_"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.occurrences import MAX_MISSED, TRIGGER_VERSION
+from duly.schedules import HandOver
 from duly.store import MAX_CLAIM, ScheduleIndex
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import (
@@ -114,6 +115,28 @@ class ClaimCases(StoreConformance):
         claimed = await store.claim_due(START_MS + HOUR_MS, limit=4)
         claimed += await store.claim_due(START_MS + HOUR_MS)
         assert [each.name for each in claimed] == expected
+
+    @case
+    async def test_order_holds_across_flows_and_hand_overs(self, store: ScheduleIndex) -> None:
+        # One flow has most of the rows, and many have one: whatever is read apart is merged.
+        flows = ["bulk"] * 90 + [f"flow-{number:02}" for number in range(60)]
+        hand_overs: tuple[HandOver, ...] = ("jobs", "http", "external")
+        expected = []
+        for number, flow in enumerate(flows):
+            minutes, priority = number * 37 % 50, number // 50
+            row = a_row(
+                f"row-{number:03}",
+                at=START + timedelta(minutes=minutes),
+                flow=flow,
+                priority=priority,
+                hand_over=hand_overs[number % 3],
+            )
+            await store.upsert(row)
+            expected.append((minutes, -priority, number))
+        taken: list[str] = []
+        while claimed := await store.claim_due(START_MS + HOUR_MS, limit=40):
+            taken += [each.name for each in claimed]
+        assert taken == [f"row-{number:03}" for _, _, number in sorted(expected)]
 
     @case
     async def test_flows_are_claimed_apart(self, store: ScheduleIndex) -> None:

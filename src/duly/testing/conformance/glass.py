@@ -91,7 +91,32 @@ class CountCases(StoreConformance):
         ]
         assert await store.count_queues() == wanted
         assert await store.count_queues(limit=2) == wanted[:2]
-        assert (await store.count_queues(most=3))[2].queued == 3
+        mail = (await store.count_queues(most=3))[2]
+        assert (mail.queued, mail.capped) == (3, ("queued",))
+
+    @case
+    async def test_queues_say_which_counts_are_capped(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Running and dead jobs are counted over all queues, the newest first."""
+        for number, queue in enumerate(("one", "two", "one")):
+            await bring_to(store, JobState.DEAD, f"d{number}", queue=queue)
+            clock.advance(minutes=1)
+        await bring_to(store, JobState.SCHEDULED, "later", queue="two")
+        exact = [
+            QueueCount("one", 0, 0, 0, 2, None),
+            QueueCount("two", 0, 1, 0, 1, None),
+        ]
+        assert await store.count_queues(most=4) == exact
+        assert await store.count_queues(most=3) == [
+            each._replace(capped=("dead",)) for each in exact
+        ]
+        first, second = await store.count_queues(most=2)
+        assert (first.dead, first.capped) == (1, ("dead",))
+        assert (second.dead, second.capped) == (1, ("dead",))
+        first, second = await store.count_queues(most=1)
+        assert (first.dead, first.capped) == (1, ("dead",))
+        assert (second.later, second.capped) == (1, ("later", "dead"))
 
     @case
     async def test_backlog_is_exact_up_to_a_number(self, store: Store) -> None:
@@ -287,7 +312,9 @@ class UpcomingCases(StoreConformance):
         busy = await store.glance()
         assert (busy.now_ms, busy.due) == (START_MS + HOUR_MS, 3)
         assert [row.name for row in busy.oldest] == ["a", "b", "c"]
-        assert (await store.glance(most=2)).due == 2
+        assert not busy.is_due_capped
+        few = await store.glance(most=2)
+        assert (few.due, few.is_due_capped) == (2, True)
 
     @case
     async def test_planned_runs_come_before_their_rows(
