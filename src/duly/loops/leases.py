@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, ItemsView, Iterable
+from dataclasses import replace
 
-from duly.job_store import Claims, JobStore, Renewed
+from duly.job_store import ClaimRequest, Claims, HeldToken, JobStore, Renewed
 from duly.jobs import JobId, Token, WorkerId
 from duly.loops.patience import STORE_FAILURES
 
@@ -43,12 +44,16 @@ class Leases:
         """Fences."""
         self._tokens: dict[JobId, tuple[Token, ...]] = {}
         self._jobs_under: dict[Token, int] = {}
+        self._lent: tuple[HeldToken, ...] = ()
+        """Tokens that the claim under way may use."""
+        self.on_free: Callable[[], None] = lambda: None
+        """Called when tokens were given back: their pairs can be claimed from again."""
         self._free: list[Token] = []
         self.note: Note = lambda _name: None
         self._extended_at = 0.0
         """When every lease that is held was extended last, or the first of them taken."""
         self._since: dict[Token, float] = {}
-        """When tokens were taken; those that were told of are no longer here."""
+        """When jobs were last taken under tokens; those that were told of are no longer here."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -59,6 +64,33 @@ class Leases:
     def items(self) -> ItemsView[JobId, int]:
         """Return the jobs that are held, with their fences."""
         return self._held.items()
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        """Claim jobs and hold them, where it may be under tokens that are held already."""
+        if request.fair and request.max_token_batch is not None:
+            request = replace(request, held=self._lend(request.max_token_batch))
+        try:
+            claims = await self._store.claim_jobs(request)
+            self.add(claims)
+        finally:
+            lent, self._lent = self._lent, ()
+            self._let_go(token for token, _ in lent)
+        await self.give_back()
+        return claims
+
+    def _lend(self, most: int) -> tuple[HeldToken, ...]:
+        """Return tokens to claim under, with what is left of `most` jobs for each.
+
+        None of them is given back before the claim has ended, since it may bring jobs under it.
+        """
+        self._lent = tuple(
+            HeldToken(token, most - jobs)
+            for token, jobs in self._jobs_under.items()
+            if token.workspace and jobs < most
+        )
+        for token, _ in self._lent:
+            self._jobs_under[token] += 1
+        return self._lent
 
     def add(self, claims: Claims) -> None:
         """Hold what a claim took."""
@@ -73,8 +105,7 @@ class Leases:
         for job_id, tokens in claims.holds.items():
             self._tokens[job_id] = tokens
             for token in tokens:
-                if token not in self._jobs_under:
-                    self._since[token] = now
+                self._since[token] = now
                 self._jobs_under[token] = self._jobs_under.get(token, 0) + 1
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
@@ -102,6 +133,7 @@ class Leases:
                 await self._store.release_tokens(self._worker, free)
             except STORE_FAILURES as error:
                 log.warning("tokens: %s", error, extra={"event": "worker.unavailable"})
+            self.on_free()
 
     async def renew(self) -> Renewed:
         """Extend everything that is held; tells only of claims that are held still."""

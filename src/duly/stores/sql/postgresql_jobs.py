@@ -66,6 +66,8 @@ def _take(by_workspace: bool, by_action: bool) -> str:
     key, names = "queue", ":queue"
     if by_workspace:
         key, names = "queue, workspace", ":queue, :workspace"
+        # Without these PostgreSQL may follow the key, and read and sort the whole line of a queue.
+        terms += " AND workspace >= :workspace AND workspace <= :workspace"
     return f"""
         WITH picked AS MATERIALIZED (
             SELECT ctid AS spot FROM {{p}}job_line WHERE {terms}
