@@ -43,6 +43,13 @@ class JobRefused(NamedTuple):
     """The state found; None: no such job."""
 
 
+class HeldToken(NamedTuple):
+    """A token that the asking worker holds, with how many more jobs it may run under it."""
+
+    token: Token
+    room: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """What a worker asks for."""
@@ -60,8 +67,25 @@ class ClaimRequest:
     tokens: int = 10
     """With `fair`: lease at most so many tokens, at most one per pair."""
     token_batch: int = 10
-    """With `fair`: claim at most so many jobs per token."""
+    """With `fair`: claim at most so many jobs per token while many pairs wait."""
+    max_token_batch: int | None = None
+    """With `fair`: claim up to so many per token where few pairs wait; None: `token_batch`."""
+    held: tuple[HeldToken, ...] = ()
+    """With `fair`: tokens to claim more jobs under while only their pair waits, and while the first
+    job of that pair is one of `actions`."""
     token_lease_ms: int = 10_000
+
+    def shares(self, waiting: int) -> tuple[int, int]:
+        """Return how many tokens to lease, and how many jobs to claim per token.
+
+        Where batches may grow, half of the waiting pairs share the room. The others are left to the
+        next claim, of this worker or of one that has nothing to do.
+        """
+        most = self.max_token_batch
+        if most is None or most <= self.token_batch or not waiting:
+            return self.tokens, self.token_batch
+        tokens = max(1, min(self.tokens, -(-waiting // 2)))
+        return tokens, max(self.token_batch, min(self.limit // tokens, most))
 
 
 class Claims(NamedTuple):

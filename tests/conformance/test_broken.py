@@ -39,6 +39,7 @@ from duly.testing.conformance import (
 from duly.testing.conformance.suite import START
 from tests.conformance.broken_arguments import BROKEN_ARGUMENTS
 from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
+from tests.conformance.broken_fairness import BROKEN_FAIRNESS
 from tests.conformance.broken_finished import BROKEN_FINISHED
 from tests.conformance.broken_glass import BROKEN_GLASS
 from tests.conformance.broken_jobs import BROKEN_JOBS
@@ -384,6 +385,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     *BROKEN_ARGUMENTS,
     *BROKEN_GLASS,
     *BROKEN_JOBS,
+    *BROKEN_FAIRNESS,
     *BROKEN_STARTS,
     *BROKEN_PLANNING,
     *BROKEN_READS,

@@ -6,6 +6,7 @@ stores that are given the same steps on the same clock must give the same answer
 
 import random
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from duly.job_store import (
     DAY_MS,
     ClaimRequest,
     Claims,
+    HeldToken,
     JobFilter,
     ProgressNote,
     QueueSettings,
@@ -157,9 +159,18 @@ class JobWalk:
             fair=self._maybe(),
             tokens=pick(1, 2, 10),
             token_batch=pick(1, 2, 10),
+            max_token_batch=pick(None, None, 1, 5, 50),
             token_lease_ms=pick(1_000, 10_000),
         )
-        return lambda store: store.claim_jobs(request)
+        own = [token for worker, token in self._tokens if worker == self._asker]
+        held = self._some(own, 3) if own and self._maybe() else []
+        room = pick(0, 1, 10)
+
+        def claim(store: Store) -> Coroutine[Any, Any, object]:
+            theirs = tuple(HeldToken(token, room) for token in self._tokens_of(store, held))
+            return store.claim_jobs(replace(request, held=theirs))
+
+        return claim
 
     def _finish(self) -> Step:
         leases = self._some(self._leases, 4) if self._leases else []

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 from benchmarks.jobs import Pairing
 from benchmarks.jobs_peers import PeerResult
+from benchmarks.jobs_pressure import (
+    CONDITIONS,
+    OVERTAKEN_AT_MOST,
+    Pressure,
+    Run,
+    most_overtaken,
+    pressure_bars,
+)
 from tests.servers import NO_SERVER, find_binaries
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,9 +34,8 @@ def test_quick_run(tmp_path: Path) -> None:
     )
     assert run.returncode == 1, run.stderr
     bars = {line.split()[1]: line.split()[-1] for line in run.stdout.splitlines() if "bar " in line}
-    assert {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"} < set(bars), (
-        run.stdout
-    )
+    measured = {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"}
+    assert measured | {each.name for each in CONDITIONS} < set(bars), run.stdout
     # An absent peer is short, never a silent pass.
     assert bars["vs-graphile-worker"] == bars["sqlite-vs-huey"] == "short"
     assert "left out" in run.stdout
@@ -41,3 +48,23 @@ def test_ratio_is_the_median_of_the_turns() -> None:
     theirs = PeerResult("other", 10.0, 100, 1, "defaults", None)
     assert Pairing("other", theirs, (10.0, 40.0, 30.0), (10.0, 10.0, 10.0)).ratio == 3
     assert Pairing("other", theirs, (), ()).ratio == 0
+
+
+def test_pressure_is_the_median_of_the_pairs() -> None:
+    rescued, *_ = CONDITIONS
+    plain = tuple(Run(rate, 0) for rate in (100.0, 100.0, 100.0))
+    under = tuple(Run(rate, 3) for rate in (50.0, 90.0, 95.0))
+    assert Pressure(rescued, plain, under).ratio == 0.9
+
+
+def test_rescued_jobs_that_lose_their_place_are_short() -> None:
+    rescued, once, *_ = CONDITIONS
+    plain, late = Run(100.0, 0), Run(100.0, OVERTAKEN_AT_MOST + 1)
+    assert Pressure(rescued, (plain,), (late,)).ratio == 0
+    assert Pressure(once, (plain,), (late,)).ratio == 1
+    assert not pressure_bars([Pressure(rescued, (plain,), (late,))])[0].is_met
+
+
+def test_jobs_that_begin_in_order_overtake_nobody() -> None:
+    assert most_overtaken([0, 1, 2]) == 0
+    assert most_overtaken([1, 2, 3, 0, 4]) == 3

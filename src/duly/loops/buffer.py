@@ -7,20 +7,69 @@ nothing is hoarded where they are long.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from duly.jobs import JobId, LeasedJob
+
+
+class JobsByPair:
+    """Jobs that (queue, workspace) pairs get out in turn: one with few waits for none with many."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[tuple[str, str], deque[LeasedJob]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[LeasedJob]:
+        return (job for jobs in self._pairs.values() for job in jobs)
+
+    def extend(self, jobs: Iterable[LeasedJob]) -> None:
+        """Add jobs, each behind those of its own pair."""
+        for job in jobs:
+            pair = (job.queue, job.workspace)
+            if pair not in self._pairs:
+                self._pairs[pair] = deque()
+            self._pairs[pair].append(job)
+            self._count += 1
+
+    def popleft(self) -> LeasedJob:
+        """Take the next job of the next pair."""
+        pair, jobs = next(iter(self._pairs.items()))
+        job = jobs.popleft()
+        self._count -= 1
+        if jobs:
+            self._pairs.move_to_end(pair)
+        else:
+            del self._pairs[pair]
+        return job
+
+    def remove(self, job: LeasedJob) -> None:
+        """Take one job out."""
+        pair = (job.queue, job.workspace)
+        self._pairs[pair].remove(job)
+        self._count -= 1
+        if not self._pairs[pair]:
+            del self._pairs[pair]
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._pairs.clear()
+        self._count = 0
 
 
 class Buffer:
     """Between the claims and the slots."""
 
-    def __init__(self, most: int, ahead_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, most: int, ahead_s: float, wake: Callable[[], None], *, fair: bool = False
+    ) -> None:
         self._most = most
         self._ahead_s = ahead_s
         self._wake = wake
-        self._jobs: deque[LeasedJob] = deque()
+        self._jobs: deque[LeasedJob] | JobsByPair = JobsByPair() if fair else deque()
         self._idle: deque[asyncio.Future[LeasedJob]] = deque()
         self._begun = 0
         self._pace = 0.0
@@ -42,10 +91,16 @@ class Buffer:
     def _ahead(self) -> int:
         return min(int(self._pace * self._ahead_s), self._most)
 
-    def measure(self, seconds: float) -> None:
-        """Learn the pace from what began in the last seconds."""
+    def measure(self, seconds: float) -> bool:
+        """Learn the pace from what began in the last seconds; False: it is too early to tell.
+
+        A worker that waits for a token asks often. That nothing began meanwhile says little.
+        """
+        if not self._begun and seconds < self._ahead_s:
+            return False
         self._pace = (self._pace + self._begun / max(seconds, 0.001)) / 2
         self._begun = 0
+        return True
 
     def take(self, jobs: Sequence[LeasedJob]) -> None:
         """Keep claimed jobs, and hand them to the slots that wait."""

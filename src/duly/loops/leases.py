@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, ItemsView, Iterable
+from collections.abc import Callable, Collection, ItemsView, Iterable
+from dataclasses import replace
 
-from duly.job_store import Claims, JobStore, Renewed
+from duly.job_store import ClaimRequest, Claims, HeldToken, JobStore, Renewed
 from duly.jobs import JobId, Token, WorkerId
 from duly.loops.patience import STORE_FAILURES
 
@@ -43,12 +44,16 @@ class Leases:
         """Fences."""
         self._tokens: dict[JobId, tuple[Token, ...]] = {}
         self._jobs_under: dict[Token, int] = {}
+        self._lent: tuple[HeldToken, ...] = ()
+        """Tokens that the claim under way may use."""
+        self.on_free: Callable[[], None] = lambda: None
+        """Called when tokens were given back: their pairs can be claimed from again."""
         self._free: list[Token] = []
         self.note: Note = lambda _name: None
         self._extended_at = 0.0
         """When every lease that is held was extended last, or the first of them taken."""
         self._since: dict[Token, float] = {}
-        """When tokens were taken; those that were told of are no longer here."""
+        """When jobs were last taken under tokens; those that were told of are no longer here."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -60,8 +65,38 @@ class Leases:
         """Return the jobs that are held, with their fences."""
         return self._held.items()
 
-    def add(self, claims: Claims) -> None:
-        """Hold what a claim took."""
+    async def claim(self, request: ClaimRequest) -> tuple[Claims, Collection[JobId]]:
+        """Claim jobs and hold them, where it may be under tokens that are held already.
+
+        Return the claims, and the jobs among them that were held by an earlier claim. Call
+        give_back() when the jobs are taken over.
+        """
+        if request.fair and request.max_token_batch is not None:
+            request = replace(request, held=self._lend(request.max_token_batch))
+        try:
+            claims = await self._store.claim_jobs(request)
+            again = self.add(claims)
+        finally:
+            lent, self._lent = self._lent, ()
+            self._let_go(token for token, _ in lent)
+        return claims, again
+
+    def _lend(self, most: int) -> tuple[HeldToken, ...]:
+        """Return tokens to claim under, with what is left of `most` jobs for each.
+
+        None of them is given back before the claim has ended, since it may bring jobs under it.
+        """
+        self._lent = tuple(
+            HeldToken(token, most - jobs)
+            for token, jobs in self._jobs_under.items()
+            if token.workspace and jobs < most
+        )
+        for token, _ in self._lent:
+            self._jobs_under[token] += 1
+        return self._lent
+
+    def add(self, claims: Claims) -> Collection[JobId]:
+        """Hold what a claim took; return the jobs that an earlier claim held."""
         now = asyncio.get_running_loop().time()
         if not self._held:
             self._extended_at = now
@@ -73,9 +108,9 @@ class Leases:
         for job_id, tokens in claims.holds.items():
             self._tokens[job_id] = tokens
             for token in tokens:
-                if token not in self._jobs_under:
-                    self._since[token] = now
+                self._since[token] = now
                 self._jobs_under[token] = self._jobs_under.get(token, 0) + 1
+        return again
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
         """Hold claims no longer, by (id, fence); tokens that fell free wait for give_back()."""
@@ -102,6 +137,7 @@ class Leases:
                 await self._store.release_tokens(self._worker, free)
             except STORE_FAILURES as error:
                 log.warning("tokens: %s", error, extra={"event": "worker.unavailable"})
+            self.on_free()
 
     async def renew(self) -> Renewed:
         """Extend everything that is held; tells only of claims that are held still."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
 from duly.errors import BackendUnavailable, Conflict, InternalError
+from duly.job_store import Claims
 
 STORE_FAILURES = (BackendUnavailable, Conflict, InternalError)
 """Errors of a store that a loop logs and survives.
 
 Only the first is expected to pass; after the others the loop still has other work to do.
 """
+
+_SOONEST_MS = 20
+"""Jobs that come due within so short a time are claimed together, not one by one."""
 
 
 class Signal:
@@ -53,6 +57,22 @@ class Backoff:
     def reset(self) -> None:
         """Something worked."""
         self._next_s = 0.0
+
+
+def pause_after(claims: Claims, idle_polls: Backoff) -> float:
+    """Return how many seconds to wait after a claim that took nothing."""
+    pause_s = idle_polls.next()
+    if claims.wake_at_ms is None:
+        return pause_s
+    # A millisecond more, so that the database's clock has passed the time for certain.
+    return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, _SOONEST_MS) / 1000)
+
+
+async def end_tasks(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
+    """Cancel tasks and wait a little: a handler that swallows its cancelling is left behind."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=seconds)
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:

@@ -23,7 +23,7 @@ from duly.context import Calls
 from duly.errors import DulyError, InvalidInput
 from duly.flows import Action, queues_of
 from duly.ids import new_id
-from duly.job_store import ClaimRequest, Claims, JobStore, WorkerInfo
+from duly.job_store import MAX_JOB_CLAIM, ClaimRequest, JobStore, WorkerInfo
 from duly.jobs import JobId, JobState, LeasedJob, StartMode, WorkerId, check_queues
 from duly.loops import attempt_log
 from duly.loops.admission import Admission
@@ -33,7 +33,7 @@ from duly.loops.consequences import Consequences
 from duly.loops.isolation import Children, Hooks
 from duly.loops.job_context import Bench, Interruption
 from duly.loops.leases import Leases, Note
-from duly.loops.patience import STORE_FAILURES, Backoff, Signal, in_loop
+from duly.loops.patience import STORE_FAILURES, Backoff, Signal, end_tasks, in_loop, pause_after
 from duly.loops.slots import Slot
 from duly.loops.starts import Starts
 from duly.loops.watchdog import Watchdog
@@ -43,8 +43,6 @@ from duly.raised import traceback_of
 log = logging.getLogger(__name__)
 
 OnDead = Callable[[JobId, str], None]
-_SOONEST_MS = 20
-"""Jobs that come due within so short a time are claimed together, not one by one."""
 _lease_of: Callable[[Finish], tuple[JobId, int]] = itemgetter(0, 1)
 """Job and fence of a completion; by name it would take three times as long."""
 LOOK_S = 0.5
@@ -75,7 +73,10 @@ class WorkerOptions:
     fair: bool = False
     """Serve the least recently served (queue, workspace) pair first."""
     token_batch: int = 10
-    """Fair workers: jobs taken under one token."""
+    """Fair workers: jobs taken under one token while many workspaces wait."""
+    max_token_batch: int | None = None
+    """Fair workers: most jobs under one token where few workspaces wait; None: what the worker
+    claims ahead is shared between them, but with a `token_batch` of 1 it stays 1."""
     token_lease_s: float = 10.0
     """Fair workers: how long a token is the worker's without renewal."""
     poll_s: float = 5.0
@@ -105,9 +106,19 @@ class WorkerOptions:
         for name, (least, most) in (bounds | {"isolated": (0, 100)}).items():
             if not least <= getattr(self, name) <= most:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: {least} to {most}")
+        if not self.token_batch <= self.token_room <= MAX_JOB_CLAIM:
+            allowed = f"token_batch ({self.token_batch}) to {MAX_JOB_CLAIM}"
+            raise InvalidInput(f"max_token_batch is {self.max_token_batch}; allowed: {allowed}")
         for name in ("lease_s", "token_lease_s", "poll_s", "quick_poll_s", "heartbeat_s"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: more than 0")
+
+    @property
+    def token_room(self) -> int:
+        """Return how many jobs may be held under one token."""
+        if self.max_token_batch is None:
+            return 1 if self.token_batch == 1 else MAX_JOB_CLAIM
+        return self.max_token_batch
 
 
 class Worker:
@@ -156,7 +167,10 @@ class Worker:
         for slot in self._slots:
             slot.is_ending = False
         self._wake = Signal()
-        self._buffer = Buffer(self.options.buffer, self.options.ahead_s, self._wake.set)
+        self._leases.on_free = self._wake.set
+        self._buffer = Buffer(
+            self.options.buffer, self.options.ahead_s, self._wake.set, fair=self.options.fair
+        )
         self._look_at_leases = Signal()
         self._leaving = Signal()
         self._hurried = Signal()
@@ -223,7 +237,7 @@ class Worker:
             finally:
                 for slot in self._slots:
                     slot.is_ending = True
-                await _end_parts([*parts, *self._waiting])
+                await end_tasks([*parts, *self._waiting], _ENDING_S)
                 if watchdog is not None:
                     watchdog.close()
                 if self._children is not None:
@@ -269,33 +283,32 @@ class Worker:
             if not self._buffer.is_wanting:
                 await self._wake.wait(LOOK_S)
                 continue
-            self._buffer.measure(loop.time() - asked_at)
-            asked_at = loop.time()
+            if self._buffer.measure(loop.time() - asked_at):
+                asked_at = loop.time()
             try:
-                claims = await self._store.claim_jobs(self._request())
+                claims, again = await self._leases.claim(self._request())
             except STORE_FAILURES as error:
                 log.warning("claim: %s", error, extra={"event": "worker.unavailable"})
                 await self._wake.wait(failures.next())
                 continue
             failures.reset()
             self._is_told = attempt_log.is_told()
-            ready = self._without_running(claims.jobs)
-            self._leases.add(claims)
-            self._buffer.take(ready)
+            self._buffer.take(self._without_earlier(claims.jobs, again))
+            await self._leases.give_back()
             if claims.jobs:
                 idle_polls.reset()
             else:
-                await self._wake.wait(_pause_s(claims, idle_polls))
+                await self._wake.wait(pause_after(claims, idle_polls))
 
-    def _without_running(self, jobs: list[LeasedJob]) -> list[LeasedJob]:
+    def _without_earlier(self, jobs: list[LeasedJob], again: Collection[JobId]) -> list[LeasedJob]:
         """Return the claimed jobs of which no earlier attempt still runs here.
 
         One whose lease was lost, because this process stalled, may be claimed by it again before it
         knows. The earlier attempt is told to stop, and the new one begins when it has, or when its
         slot is lost: the fence refuses whatever it still says. One that has not begun never does.
         """
-        for job in [each for each in jobs if each.id in self._leases]:
-            self._buffer.withdraw(job.id)
+        for job_id in again:
+            self._buffer.withdraw(job_id)
         running = {slot.job.id: slot for slot in self._slots if slot.job is not None}
         if not any(job.id in running for job in jobs):
             return jobs
@@ -334,6 +347,7 @@ class Worker:
             fair=options.fair,
             tokens=max(1, -(-room // options.token_batch)),
             token_batch=options.token_batch,
+            max_token_batch=options.token_room,
             token_lease_ms=int(options.token_lease_s * 1000),
         )
 
@@ -481,18 +495,3 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*waiting)
-
-
-async def _end_parts(parts: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait a little: a handler that swallows its cancelling is left behind."""
-    for part in parts:
-        part.cancel()
-    await asyncio.wait(parts, timeout=_ENDING_S)
-
-
-def _pause_s(claims: Claims, idle_polls: Backoff) -> float:
-    pause_s = idle_polls.next()
-    if claims.wake_at_ms is None:
-        return pause_s
-    # A millisecond more, so that the database's clock has passed the time for certain.
-    return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, _SOONEST_MS) / 1000)

@@ -43,8 +43,8 @@ class Pair(NamedTuple):
     place: int
     queue: str
     workspace: str
-    number: int
-    """Of its free token."""
+    number: int | None
+    """Of its free token; None: all are leased."""
 
 
 @dataclass(slots=True)
@@ -98,23 +98,55 @@ def claim(tables: Tables, now_ms: int, request: ClaimRequest) -> Claims:
 
 
 def _take_fairly(taking: Taking, queues: Sequence[str]) -> None:
-    request = taking.request
+    request, tables, now_ms = taking.request, taking.tables, taking.now_ms
     pairs = [pair for queue in queues for pair in _pairs(taking, queue)]
-    for pair in sorted(pairs)[: request.tokens]:
-        jobs = [job for *_, job in taking.candidates(pair.queue) if job.workspace == pair.workspace]
-        taken = _take(taking, jobs, request.token_batch)
-        if not taken:
+    if len(pairs) == 1 and _take_on(taking, pairs[0]):
+        return
+    most, batch = request.shares(len(pairs))
+    for pair in sorted(each for each in pairs if each.number is not None)[:most]:
+        taken = _take(taking, _jobs_of(taking, pair), batch)
+        if taken and pair.number is not None:
+            key = (pair.queue, pair.workspace, pair.number)
+            token = job_tokens.lease(tables, now_ms, key, request.worker, request.token_lease_ms)
+            _hold(taking, taken, token)
+
+
+def _take_on(taking: Taking, pair: Pair) -> bool:
+    """Take jobs of the only pair that waits under a token that the asker holds already."""
+    request, tables, now_ms = taking.request, taking.tables, taking.now_ms
+    most = taking.settings(pair.queue).workspace_limit
+    waiting = [
+        place
+        for job, place in tables.jobs.values()
+        if (job.state, job.queue, job.workspace) == (JobState.QUEUED, pair.queue, pair.workspace)
+    ]
+    # The first job may be one that the asker does not know: a worker that does needs the token.
+    if pair.place > min(waiting):
+        return False
+    for token, room in request.held:
+        is_of_pair = (token.queue, token.workspace) == (pair.queue, pair.workspace)
+        if not is_of_pair or room <= 0 or token.number > most:
             continue
-        key = (pair.queue, pair.workspace, pair.number)
-        token = job_tokens.lease(
-            taking.tables, taking.now_ms, key, request.worker, request.token_lease_ms
-        )
-        for job_id in taken:
-            taking.holds[job_id] = (token, *taking.holds.get(job_id, ()))
+        if job_tokens.holds(tables, now_ms, request.worker, token):
+            taken = _take(taking, _jobs_of(taking, pair), room)
+            if taken:
+                job_tokens.keep(tables, now_ms, token, request.token_lease_ms)
+                _hold(taking, taken, token)
+            return bool(taken)
+    return False
+
+
+def _jobs_of(taking: Taking, pair: Pair) -> list[Job]:
+    return [job for *_, job in taking.candidates(pair.queue) if job.workspace == pair.workspace]
+
+
+def _hold(taking: Taking, job_ids: Sequence[JobId], token: Token) -> None:
+    for job_id in job_ids:
+        taking.holds[job_id] = (token, *taking.holds.get(job_id, ()))
 
 
 def _pairs(taking: Taking, queue: str) -> list[Pair]:
-    """The pairs of a queue that have a free token and something to take under it."""
+    """Return the pairs of a queue that have something to take."""
     if taking.free_slot(queue) is None:
         return []
     places: dict[str, int] = {}
@@ -125,7 +157,6 @@ def _pairs(taking: Taking, queue: str) -> list[Pair]:
     return [
         Pair(job_tokens.served_at_ms(tables, queue, each), places[each], queue, each, number)
         for each, number in numbers.items()
-        if number is not None
     ]
 
 

@@ -36,6 +36,21 @@ def lease(tables: Tables, now_ms: int, key: TokenKey, owner: WorkerId, lease_ms:
     return Token(*key, fence)
 
 
+def holds(tables: Tables, now_ms: int, owner: WorkerId, token: Token) -> bool:
+    """Return whether a lease of a token is this worker's and has not ended."""
+    stored = tables.tokens.get((token.queue, token.workspace, token.number))
+    if stored is None or stored.leased_until_ms <= now_ms:
+        return False
+    return (stored.owner, stored.fence) == (owner, token.fence)
+
+
+def keep(tables: Tables, now_ms: int, token: Token, lease_ms: int) -> None:
+    """Extend a lease because its pair is served again under it."""
+    key = (token.queue, token.workspace, token.number)
+    stored = tables.tokens[key]
+    tables.tokens[key] = stored._replace(leased_until_ms=now_ms + lease_ms, served_at_ms=now_ms)
+
+
 def lease_until(tables: Tables, owner: WorkerId, token: Token, until_ms: int) -> None:
     """Move the end of a lease; somebody else's is left alone."""
     key = (token.queue, token.workspace, token.number)

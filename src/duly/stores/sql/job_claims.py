@@ -85,6 +85,7 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
         claim.by_pairs()
     else:
         claim.by_queues()
+    claim.mark()
     wake_at_ms = None
     if not claim.jobs:
         after = _look(db, request) if look.is_over else look
@@ -106,6 +107,7 @@ class _Claim:
         self._request = request
         self._look = look
         self._room = request.limit
+        self._lease_until_ms = look.now_ms + request.lease_ms
         self._slots = {
             queue: tokens.free_slots(db, queue, look.now_ms)
             for queue, settings in sorted(look.queues.items())
@@ -124,17 +126,30 @@ class _Claim:
 
     def by_pairs(self) -> None:
         """Pair after pair, the longest unserved first, each under a token."""
+        request = self._request
         queues = [each for each in self._look.queues.values() if self._slots.get(each.queue) != []]
-        pairs = tokens.waiting_pairs(self._db, queues, self._request.actions)
-        for pair in pairs[: self._request.tokens]:
+        pairs = tokens.waiting_pairs(self._db, queues, request.actions)
+        if len(pairs) == 1 and self._take_on(pairs[0]):
+            return
+        most, batch = request.shares(len(pairs))
+        for pair in [each for each in pairs if each.is_free][:most]:
             if self._is_full(pair.queue):
                 continue
-            token = tokens.lease_pair(self._db, self._request, pair, self._look.now_ms)
+            token = tokens.lease_pair(self._db, request, pair, self._look.now_ms)
             if token is None:  # somebody was first
                 continue
-            batch = self._request.token_batch
             if not self._take(pair.queue, pair.workspace, (token,), batch):
                 tokens.give_up(self._db, token, pair)
+
+    def _take_on(self, pair: tokens.Pair) -> bool:
+        """Take jobs of the only pair that waits under a token that the asker holds already."""
+        for token, room in self._request.held:
+            is_of_pair = (token.queue, token.workspace) == (pair.queue, pair.workspace)
+            if is_of_pair and room > 0 and not self._is_full(pair.queue):
+                now_ms = self._look.now_ms
+                if tokens.keep_token(self._db, self._request, token, pair, now_ms):
+                    return self._take(pair.queue, pair.workspace, (token,), room)
+        return False
 
     def _is_full(self, queue: str) -> bool:
         return self._room <= 0 or self._slots.get(queue) == []
@@ -160,20 +175,22 @@ class _Claim:
         return bool(jobs)
 
     def _take_from(self, queue: str, workspace: str | None, most: int) -> list[LeasedJob]:
-        """Take and mark jobs of one line, no more than there is room for."""
+        """Take jobs of one line, no more than there is room for."""
         look = self._look
-        lease_until_ms = look.now_ms + self._request.lease_ms
         take = Take(
             queue,
             workspace,
             min(self._room, most),
             _FIRST_EVER if look.is_over else look.first_places.get(queue, _FIRST_EVER),
-            lease_until_ms,
+            self._lease_until_ms,
             self._request,
         )
-        jobs = list(map(_as_leased, self._db.dialect.take_jobs(self._db, take)))
-        job_marks.add(self._db, JobState.PROCESSING, lease_until_ms, [job.id for job in jobs])
-        return jobs
+        return list(map(_as_leased, self._db.dialect.take_jobs(self._db, take)))
+
+    def mark(self) -> None:
+        """Mark all that was taken, for whoever looks for leases that have ended."""
+        taken = [job.id for job in self.jobs]
+        job_marks.add(self._db, JobState.PROCESSING, self._lease_until_ms, taken)
 
 
 _FIRST_EVER = -(2**63)
@@ -225,23 +242,34 @@ def _look_statement(queues: int) -> str:
 
 
 def start_jobs(db: Db, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
-    """Record that handlers are about to be called, and charge the attempts."""
+    """Record that handlers are about to be called, and charge the attempts.
+
+    One statement where nothing is in the way: slots wait for it.
+    """
     fences = dict(leases)
-    rows = db.run(
-        "SELECT id, fence, unstarted, cancel_asked FROM {p}jobs WHERE id IN :ids "
-        "AND worker = :worker AND state = 'processing' ORDER BY id {lock}",
+    started = db.run(
+        "UPDATE {p}jobs SET unstarted = NULL, attempts = attempts + 1 WHERE id IN :ids AND id IN ("
+        "SELECT id FROM {p}jobs WHERE id IN :ids AND id || ' ' || fence IN :leases "
+        "AND worker = :worker AND state = 'processing' AND unstarted = fence AND cancel_asked = 0 "
+        "ORDER BY id {lock}) RETURNING id",
         ids=sorted(fences),
+        leases=[f"{job_id} {fence}" for job_id, fence in sorted(fences.items())],
         worker=worker,
     )
-    held = {row.id: row for row in rows if row.fence == fences[row.id]}
-    cancel = [job_id for job_id in fences if job_id in held and held[job_id].cancel_asked]
-    fresh = [row.id for row in held.values() if row.unstarted == row.fence and not row.cancel_asked]
-    if fresh:
-        db.run(
-            "UPDATE {p}jobs SET unstarted = NULL, attempts = attempts + 1 WHERE id IN :ids",
-            ids=fresh,
-        )
-    return Renewed([job_id for job_id in fences if job_id not in held], cancel)
+    rest = fences.keys() - set(started.scalars())
+    if not rest:
+        return Renewed([], [])
+    rows = db.run(
+        "SELECT id, fence, cancel_asked FROM {p}jobs WHERE id IN :ids "
+        "AND worker = :worker AND state = 'processing'",
+        ids=sorted(rest),
+        worker=worker,
+    )
+    held = {row.id: row.cancel_asked for row in rows if row.fence == fences[row.id]}
+    return Renewed(
+        [job_id for job_id in fences if job_id in rest and job_id not in held],
+        [job_id for job_id in fences if held.get(job_id)],
+    )
 
 
 def renew(

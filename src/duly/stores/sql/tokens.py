@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from sqlalchemy import tuple_, update
+
 from duly.job_store import ClaimRequest, QueueSettings
 from duly.jobs import Token, WorkerId
 from duly.stores.sql.db import Db
@@ -31,28 +33,31 @@ WITH RECURSIVE pair(workspace) AS (
                THEN 1 ELSE 0 END) AS held
     FROM {p}queue_tokens WHERE queue = :queue GROUP BY workspace
 )
-SELECT pair.workspace, COALESCE(held.served_at_ms, 0) AS served_at_ms, <place> AS place
+SELECT pair.workspace, COALESCE(held.served_at_ms, 0) AS served_at_ms, <place> AS place,
+       COALESCE(held.held, 0) < :tokens_each AS is_free
 FROM pair LEFT JOIN held ON held.workspace = pair.workspace
-WHERE pair.workspace IS NOT NULL AND COALESCE(held.held, 0) < :tokens_each
+WHERE pair.workspace IS NOT NULL
 """
 _FIRST_PLACE = """(SELECT place FROM {p}job_line j WHERE j.queue = :queue
         AND j.workspace = pair.workspace <actions> ORDER BY place LIMIT 1)"""
 
 
 class Pair(NamedTuple):
-    """A (queue, workspace) with something to claim and a free token, sorted as it is served."""
+    """A (queue, workspace) with something to claim, sorted as it is served."""
 
     served_at_ms: int
     place: int
     queue: str
     workspace: str
     tokens: int
+    is_free: bool
+    """Whether one of its tokens is not leased."""
 
 
 def waiting_pairs(
     db: Db, queues: Sequence[QueueSettings], actions: Sequence[str] | None
 ) -> list[Pair]:
-    """Return pairs that have jobs and a free token: a few index probes for each pair."""
+    """Return pairs that have jobs to claim: a few index probes for each pair."""
     pairs: list[Pair] = []
     values = {} if actions is None else {"actions": list(actions)}
     for settings in queues:
@@ -65,7 +70,7 @@ def waiting_pairs(
         for row in rows:
             if row.place is not None:
                 names = (settings.queue, row.workspace, settings.workspace_limit)
-                pairs.append(Pair(row.served_at_ms, row.place, *names))
+                pairs.append(Pair(row.served_at_ms, row.place, *names, bool(row.is_free)))
     return sorted(pairs)
 
 
@@ -76,13 +81,37 @@ def _pairs_statement(by_action: bool) -> str:
 
 
 def lease_pair(db: Db, request: ClaimRequest, pair: Pair, now_ms: int) -> Token | None:
-    """A free token of a pair; None: somebody was first."""
-    taken = _taken(db, pair.queue, pair.workspace, now_ms)
-    free = [number for number in range(1, pair.tokens + 1) if number not in taken]
+    """Lease a free token of a pair; None: somebody was first."""
+    free = [1]
+    if pair.tokens > 1:  # of one token the upsert itself tells whether it is free
+        taken = _taken(db, pair.queue, pair.workspace, now_ms)
+        free = [number for number in range(1, pair.tokens + 1) if number not in taken]
     until_ms = now_ms + request.token_lease_ms
     times = (now_ms, until_ms)
     leased = _lease(db, request.worker, (pair.queue, pair.workspace), free[:1], times)
     return leased[0] if leased else None
+
+
+def keep_token(db: Db, request: ClaimRequest, token: Token, pair: Pair, now_ms: int) -> bool:
+    """Renew a token to claim on under it; False: it is lost, or others' jobs come first.
+
+    The first job of the pair may be of an action that the asker does not know. Then the token has
+    to become free for a worker that does.
+    """
+    kept = db.run(
+        "UPDATE {p}queue_tokens SET leased_until_ms = :until_ms, served_at_ms = :now_ms "
+        "WHERE queue = :queue AND workspace = :workspace AND number = :number "
+        "AND fence = :fence AND owner = :owner AND leased_until_ms > :now_ms "
+        "AND number <= :tokens_each AND :place <= (SELECT place FROM {p}job_line "
+        "WHERE queue = :queue AND workspace = :workspace ORDER BY place LIMIT 1)",
+        until_ms=now_ms + request.token_lease_ms,
+        now_ms=now_ms,
+        owner=request.worker,
+        tokens_each=pair.tokens,
+        place=pair.place,
+        **token._asdict(),
+    )
+    return kept.rowcount > 0
 
 
 def give_up(db: Db, token: Token, pair: Pair) -> None:
@@ -163,11 +192,11 @@ def renew_tokens(
 
 def release_tokens(db: Db, worker: WorkerId, held: Sequence[Token]) -> None:
     """Give tokens back; somebody else's are left alone."""
-    for token in sorted(held):
-        db.run(
-            "UPDATE {p}queue_tokens SET leased_until_ms = {now} "
-            "WHERE queue = :queue AND workspace = :workspace AND number = :number "
-            "AND fence = :fence AND owner = :owner",
-            owner=worker,
-            **token._asdict(),
+    table = db.tables.queue_tokens
+    key = tuple_(table.c.queue, table.c.workspace, table.c.number, table.c.fence)
+    if held:
+        db.connection.execute(
+            update(table)
+            .where(key.in_([tuple(token) for token in sorted(held)]), table.c.owner == worker)
+            .values(leased_until_ms=db.clock())
         )

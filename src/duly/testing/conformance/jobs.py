@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.testing.conformance.fair_shares import ShareCases
 from duly.testing.conformance.fairness import SlotCases, TokenCases
 from duly.testing.conformance.job_claims import JobClaimCases
 from duly.testing.conformance.job_ends import EndCases
@@ -33,7 +34,7 @@ class JobConformance(
     """Every promise about jobs and those who run them."""
 
 
-class FairnessConformance(TokenCases, SlotCases):
+class FairnessConformance(TokenCases, SlotCases, ShareCases):
     """Every promise about tokens and slots."""
 
 

@@ -1,0 +1,182 @@
+"""Throughput under conditions that cost extra writes, beside the same load without them.
+
+One worker with 32 slots on PostgreSQL, handlers of 20 ms: rescued jobs, at-most-once jobs, a note
+of progress per job, fairness with one workspace. Each run is paired with a plain one right beside
+it, so that a busy moment hits both; a bar is the median of the ratios.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from tests.servers import PostgresServer
+
+from benchmarks.report import Bar, table
+from duly import Context, Duly, Flow, WorkerOptions
+from duly.job_store import ClaimRequest
+from duly.jobs import JobState, WorkerId
+
+SLOTS = 32
+HANDLER_S = 0.02
+LOST_SHARE = 8
+"""One job of so many was lost by a worker that died."""
+OVERTAKEN_AT_MOST = 4 * SLOTS
+"""Jobs that may begin before a rescued one in front of them: the slots go on while the start of
+that one is recorded."""
+LOST_LEASE_MS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What makes a run different from the plain one."""
+
+    name: str
+    at_least: float
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    notes_progress: bool = False
+    loses_jobs: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+PLAIN = Condition("plain", 0)
+CONDITIONS = (
+    Condition("rescued-under-load", 0.8, loses_jobs=True),
+    Condition("at-most-once-under-load", 0.8, delivery="at_most_once"),
+    Condition("with-progress", 0.8, notes_progress=True),
+    Condition("fair-one-workspace", 0.7, options={"fair": True}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One drained backlog."""
+
+    jobs_per_second: float
+    overtaken: int
+    """Most jobs that began before one that stood in front of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Runs under one condition, each with the plain run beside it."""
+
+    condition: Condition
+    plain: tuple[Run, ...]
+    under: tuple[Run, ...]
+
+    @property
+    def keeps_order(self) -> bool:
+        """Return whether no rescued job was left behind."""
+        return all(run.overtaken <= OVERTAKEN_AT_MOST for run in self.under)
+
+    @property
+    def ratio(self) -> float:
+        """Return the median of the pairs; nothing where rescued jobs lost their place."""
+        if self.condition.loses_jobs and not self.keeps_order:
+            return 0.0
+        pairs = zip(self.under, self.plain, strict=True)
+        return median(under.jobs_per_second / plain.jobs_per_second for under, plain in pairs)
+
+    def to_json(self) -> dict[str, object]:
+        """Return everything, for later comparison."""
+        return {"condition": self.condition.name, "ratio": self.ratio} | {
+            name: [asdict(run) for run in runs]
+            for name, runs in (("plain", self.plain), ("under", self.under))
+        }
+
+
+def measure_pressure(server: PostgresServer, jobs: int, pairs: int) -> list[Pressure]:
+    """Measure all conditions."""
+
+    def run(condition: Condition) -> Run:
+        url = server.create()
+        try:
+            return asyncio.run(_drain(url, jobs, condition))
+        finally:
+            server.drop(url)
+
+    return [_beside_plain(condition, pairs, run) for condition in CONDITIONS]
+
+
+def _beside_plain(condition: Condition, pairs: int, run: Callable[[Condition], Run]) -> Pressure:
+    runs: dict[str, list[Run]] = {PLAIN.name: [], condition.name: []}
+    for turn in range(pairs):
+        # Whoever is second finds the server warm: they take turns at that.
+        for each in (PLAIN, condition) if turn % 2 else (condition, PLAIN):
+            runs[each.name].append(run(each))
+    return Pressure(condition, tuple(runs[PLAIN.name]), tuple(runs[condition.name]))
+
+
+async def _drain(url: str, jobs: int, condition: Condition) -> Run:
+    flow = Flow("bench")
+    begun: list[int] = []
+    began_at: list[float] = []
+    all_begun = asyncio.Event()
+
+    @flow.action(delivery=condition.delivery)
+    async def step(ctx: Context, number: int) -> None:
+        if not begun:
+            began_at.append(time.perf_counter())
+        begun.append(number)
+        if condition.notes_progress:
+            ctx.progress(number / jobs)
+        await asyncio.sleep(HANDLER_S)
+        if len(begun) >= jobs:
+            all_begun.set()
+
+    app = Duly(url, flows=[flow])
+    options = WorkerOptions(slots=SLOTS, **condition.options)
+    async with app:
+        await app.client.enqueue_many(step, list(range(jobs)))
+        if condition.loses_jobs:
+            await _lose(app, jobs // LOST_SHARE)
+        # The end of the block waits until every completion is stored.
+        async with app.running(options, keeper=False, planner=False):
+            await all_begun.wait()
+        seconds = time.perf_counter() - began_at[0]
+    await _check_all_succeeded(url, flow, jobs)
+    return Run(jobs / seconds, most_overtaken(begun))
+
+
+async def _lose(app: Duly, jobs: int) -> None:
+    """Claim jobs as a worker does that is killed before it stores anything."""
+    dead = ClaimRequest(WorkerId("killed"), limit=jobs, lease_ms=LOST_LEASE_MS)
+    claims = await app.store.claim_jobs(dead)
+    if len(claims.jobs) != jobs:
+        raise RuntimeError(f"{len(claims.jobs)} of {jobs} jobs were claimed to be lost")
+
+
+async def _check_all_succeeded(url: str, flow: Flow, jobs: int) -> None:
+    async with Duly(url, flows=[flow]) as app:
+        counts = await app.store.count_jobs()
+    done = sum(each.jobs for each in counts if each.state is JobState.SUCCEEDED)
+    if done != jobs:
+        raise RuntimeError(f"{done} of {jobs} jobs succeeded")
+
+
+def most_overtaken(begun: Sequence[int]) -> int:
+    """Return how many later jobs began before one, at most."""
+    return max((position - number for position, number in enumerate(begun)), default=0)
+
+
+def pressure_bars(measured: Sequence[Pressure]) -> list[Bar]:
+    """Return what must be reached."""
+    return [
+        Bar(each.condition.name, each.ratio, each.condition.at_least, places=2) for each in measured
+    ]
+
+
+def pressure_text(measured: Sequence[Pressure]) -> str:
+    """Return a table for people."""
+    rows = [["PostgreSQL, 32 slots, handlers of 20 ms", "jobs/s", "plain", "ratio", "overtaken"]]
+    for each in measured:
+        rates = [median(run.jobs_per_second for run in runs) for runs in (each.under, each.plain)]
+        overtaken = max(run.overtaken for run in each.under)
+        words = [f"{rate:,.0f}" for rate in rates]
+        rows.append([each.condition.name, *words, f"{each.ratio:.2f}", str(overtaken)])
+    return table(rows)
