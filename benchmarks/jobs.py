@@ -33,6 +33,7 @@ from benchmarks.jobs_peer_catalogue import (
 )
 from benchmarks.jobs_peer_places import Places, PostgresPlaces, SqlitePlaces
 from benchmarks.jobs_peers import PeerResult, all_results, best_of
+from benchmarks.jobs_snapshot import HeldSnapshot, measure_held_snapshot
 from benchmarks.options import parse
 from benchmarks.report import Bar, Chart, machine_facts, table, today, write_results
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
@@ -48,6 +49,7 @@ LIMITS = {
 HUEY_AT_LEAST = 1.0
 BULK_AT_LEAST = 0.6
 QUERIES_AT_MOST = 2.0
+HELD_SNAPSHOT_AT_MOST = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,11 @@ class Size:
     bulk: int
     idle_seconds: float
     pickups: int
+    passed: int
 
 
-FULL = Size(pairs=3, bulk=50_000, idle_seconds=20, pickups=200)
-QUICK = Size(pairs=1, bulk=2_000, idle_seconds=1, pickups=5)
+FULL = Size(pairs=3, bulk=50_000, idle_seconds=20, pickups=200, passed=300_000)
+QUICK = Size(pairs=1, bulk=2_000, idle_seconds=1, pickups=5, passed=30_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ class Figures:
     huey: Pairing
     bulk: Bulk
     idle: Idle
+    held: HeldSnapshot
 
 
 def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
@@ -164,7 +168,9 @@ def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
         bulk = measure_bulk(server, size.bulk, size.pairs)
         print("benchmark: an idle worker", file=sys.stderr)
         idle = _idle(server, size)
-    return Figures(facts, race.ours, on_file.best, pairings, huey, bulk, idle)
+        print("benchmark: claims under a held snapshot", file=sys.stderr)
+        held = measure_held_snapshot(server, size.passed)
+    return Figures(facts, race.ours, on_file.best, pairings, huey, bulk, idle, held)
 
 
 def _left_out(peer: Peer) -> Pairing:
@@ -198,6 +204,13 @@ def bars(figures: Figures) -> list[Bar]:
             QUERIES_AT_MOST,
             at_most=True,
         ),
+        Bar(
+            "held-snapshot-claim",
+            figures.held.ratio,
+            HELD_SNAPSHOT_AT_MOST,
+            at_most=True,
+            places=2,
+        ),
     ]
 
 
@@ -220,6 +233,7 @@ def text(figures: Figures) -> str:
             f"bulk enqueue: {median(bulk.ours):,.0f} jobs/s, bare COPY {median(bulk.bare):,.0f}",
             f"idle worker: {idle.queries_per_second:.2f} queries/s, {idle.cpu_percent:.2f} % CPU",
             f"pickup: p50 {idle.pickup_p50_ms:.1f} ms, p99 {idle.pickup_p99_ms:.1f} ms",
+            f"held snapshot: {figures.held}",
         ]
     )
 
@@ -270,6 +284,7 @@ def to_json(figures: Figures, size: Size, measured: Sequence[Bar]) -> dict[str, 
         "pairings": [asdict(each) for each in (*figures.pairings, figures.huey)],
         "bulk": asdict(figures.bulk),
         "idle": figures.idle.to_json(),
+        "held_snapshot": asdict(figures.held),
         "bars": [bar.to_json() for bar in measured],
     }
 

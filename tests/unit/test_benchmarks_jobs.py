@@ -29,6 +29,7 @@ def test_quick_run(tmp_path: Path) -> None:
     assert {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"} < set(bars), (
         run.stdout
     )
+    assert bars["held-snapshot-claim"] == "ok"
     # An absent peer is short, never a silent pass.
     assert bars["vs-graphile-worker"] == bars["sqlite-vs-huey"] == "short"
     assert "left out" in run.stdout

@@ -51,6 +51,9 @@ class Dialect(Hashable, Protocol):
     has_one_writer: bool
     """Whether transactions run one after another, so that it is no use to begin several."""
 
+    tracks_entries: bool
+    """Whether searches skip what has passed, by the transactions that rows record (ADR 0031)."""
+
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine whose transactions take the locks the verbs rely on."""
 

@@ -14,6 +14,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from sqlalchemy import Row
+
 from duly.job_store import (
     MAX_JOB_CLAIM,
     ClaimRequest,
@@ -29,8 +31,12 @@ from duly.stores.checks import check_job_claim
 from duly.stores.sql import job_marks, ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
+from duly.stores.sql.gap_search import LINE, Ask
+from duly.stores.sql.gaps import HIGHEST, LOWEST, Key, Segment
 from duly.stores.sql.job_moves import promote_due, release_expired
 from duly.stores.sql.queues import settings_of
+
+ANYWHERE = (Segment(LOWEST, HIGHEST),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,15 @@ class Take:
     queue: str
     workspace: str | None
     limit: int
-    first_place: int
-    """Where the line began a moment ago: nobody who stood in it was before that."""
+    segments: tuple[Segment, ...]
+    """The parts of the line that held jobs a moment ago, in order."""
     lease_until_ms: int
     request: ClaimRequest
+
+    @property
+    def first_place(self) -> int:
+        """Return where the line began a moment ago: no job stood before that."""
+        return self.segments[0].start.order
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +68,8 @@ class _Look:
     """The first run time that is waited for, of the queues asked for."""
     queues: dict[str, QueueSettings]
     """Those that may be served."""
-    first_places: dict[str, int]
-    """Of queues in which somebody stands in line: where it begins."""
+    lines: dict[str, tuple[Segment, ...]]
+    """Of queues in which somebody stands in line: where."""
 
     @property
     def next_ms(self) -> int | None:
@@ -80,6 +91,8 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
         release_expired(db)
     if _has_come(look.due_ms, look):
         promote_due(db, queues=list(look.queues))
+    if look.is_over:
+        look = replace(look, lines=_lines_now(db, look))
     claim = _Claim(db, request, look)
     if request.fair:
         claim.by_pairs()
@@ -118,8 +131,7 @@ class _Claim:
         """Queue after queue, as far as the room goes."""
         look = self._look
         for queue in look.queues:
-            # What time has brought since the look may have come into any line.
-            if queue in look.first_places or look.is_over:
+            if queue in look.lines:
                 self._take(queue, None, (), MAX_JOB_CLAIM)
 
     def by_pairs(self) -> None:
@@ -167,7 +179,7 @@ class _Claim:
             queue,
             workspace,
             min(self._room, most),
-            _FIRST_EVER if look.is_over else look.first_places.get(queue, _FIRST_EVER),
+            look.lines.get(queue, ANYWHERE),
             lease_until_ms,
             self._request,
         )
@@ -176,7 +188,6 @@ class _Claim:
         return jobs
 
 
-_FIRST_EVER = -(2**63)
 _as_leased = partial(tuple.__new__, LeasedJob)
 """LeasedJob._make() without its check, which is a good part of what it costs."""
 
@@ -190,7 +201,11 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
     queues = list(dict.fromkeys(request.queues))
     values = {f"queue_{number}": queue for number, queue in enumerate(queues)}
     asked = [*queues, ALL_QUEUES]
-    rows = db.run(_look_statement(len(queues)), queues=asked, **values).all()
+
+    def ask(lines: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
+        return db.run(_look_statement(len(queues), lines), queues=asked, **values, **given).all()
+
+    rows, lines = _search_lines(db, queues, ask)
     rules = QueueRules(settings_of(row) for row in rows if row.queue is not None)
     served = {queue: each for queue in queues if not (each := rules.of(queue)).is_paused}
     due = [
@@ -201,25 +216,51 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
         rows[0].lease_ends_ms,
         min((each for each in due if each is not None), default=None),
         served,
-        {
-            queue: place
-            for number, queue in enumerate(queues)
-            if (place := getattr(rows[0], f"line_{number}")) is not None
-        },
+        lines,
     )
+
+
+def _lines_now(db: Db, look: _Look) -> dict[str, tuple[Segment, ...]]:
+    """Return where jobs stand after this claim has put some in line."""
+    if not db.dialect.tracks_entries:
+        return dict.fromkeys(look.queues, ANYWHERE)
+
+    def ask(lines: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
+        return db.run(f"SELECT {{now}} AS now_ms, {lines}", **given).all()
+
+    return _search_lines(db, list(look.queues), ask)[1]
+
+
+def _search_lines(
+    db: Db, queues: Sequence[str], ask: Ask
+) -> tuple[Sequence[Row[Any]], dict[str, tuple[Segment, ...]]]:
+    """Find where jobs stand in the lines of queues, with a statement that asks for more as well."""
+    if db.dialect.tracks_entries:
+        rows, found = db.gaps.search([(LINE, queue) for queue in queues], ask)
+        return rows, {queue: gaps.segments for (_, queue), gaps in found.items() if gaps.segments}
+    firsts = ", ".join(
+        f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
+        f"ORDER BY place, id LIMIT 1) AS line_{number}"
+        for number in range(len(queues))
+    )
+    rows = ask(firsts, {})
+    places = {queue: getattr(rows[0], f"line_{number}") for number, queue in enumerate(queues)}
+    return rows, {
+        queue: (Segment(Key(place, ""), HIGHEST),)
+        for queue, place in places.items()
+        if place is not None
+    }
 
 
 @lru_cache(maxsize=64)
-def _look_statement(queues: int) -> str:
-    firsts = ", ".join(
+def _look_statement(queues: int, lines: str) -> str:
+    due = ", ".join(
         "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
-        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
-        f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
-        f"ORDER BY place, id LIMIT 1) AS line_{number}"
+        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}"
         for number in range(queues)
     )
     return (
-        f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {firsts}, q.* "
+        f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {due}, {lines}, q.* "
         "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
     )
 

@@ -71,6 +71,7 @@ class PostgresqlDialect:
     each_of_ids = "CROSS JOIN LATERAL json_array_elements_text(CAST(m.ids AS json)) AS e (value)"
     job_of_k = "CROSS JOIN LATERAL (SELECT * FROM {p}jobs WHERE id = k.id LIMIT 1) AS j"
     has_one_writer = False
+    tracks_entries = True
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
     take_jobs = staticmethod(postgresql_jobs.take_jobs)

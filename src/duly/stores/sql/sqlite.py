@@ -84,6 +84,7 @@ class SqliteDialect:
     each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
     job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
+    tracks_entries = False
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
     take_jobs = staticmethod(sqlite_jobs.take_jobs)

@@ -1,0 +1,2 @@
+-- For PostgreSQL, where searches skip what has passed (ADR 0031); not used here.
+ALTER TABLE {p}job_line ADD COLUMN entered integer NOT NULL DEFAULT 0;
