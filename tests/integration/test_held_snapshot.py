@@ -203,9 +203,11 @@ def test_missing_a_new_entry_in_a_gap_is_caught(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after = gaps.Gaps.after
-    monkeypatch.setattr(
-        gaps.Gaps, "after", lambda self, found: after(self, found._replace(entered=[]))
-    )
+
+    def forgetful(self: gaps.Gaps, found: gaps.Found, is_stepping: bool) -> gaps.Gaps:
+        return after(self, found._replace(entered=[]), is_stepping)
+
+    monkeypatch.setattr(gaps.Gaps, "after", forgetful)
     with pytest.raises(AssertionError):
         test_urgent_jobs_come_first(line, 0)
 
@@ -298,7 +300,10 @@ def test_nothing_is_remembered_of_another_server(line: Line) -> None:
     everything = gaps.Gaps(kept.gaps.snapshot, ())
     line.add("job_1")
     with psycopg.connect(line.url) as connection:
-        connection.execute("UPDATE duly_job_line SET entered = 0")  # as if it had been there
+        # As if it had been there.
+        connection.execute("ALTER TABLE duly_job_line DISABLE TRIGGER USER")
+        connection.execute("UPDATE duly_job_line SET entered = 0")
+        connection.execute("ALTER TABLE duly_job_line ENABLE TRIGGER USER")
     line.store._gaps._kept[wanted] = gap_search._Kept(everything, "another", kept.begun_ms)
     assert line.claim() == ["job_1"]
 

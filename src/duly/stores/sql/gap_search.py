@@ -35,19 +35,40 @@ _MAX_PARTS = 1_000
 
 
 class Ordered(NamedTuple):
-    """An ordered index that searches begin at the lowest entry of; names of columns."""
+    """An index whose lowest entries are searched, worked on and removed; names of columns."""
 
     table: str
-    part: str
-    """Each value of this column is an order of its own."""
+    parts: tuple[str, ...]
+    """Each of their values is an order of its own."""
     order: str
-    tie: str
+    tie: str = ""
+    """Breaks ties of the order; "" where nothing is skipped between entries of one order."""
     condition: str = "true"
+    is_stepping: bool = False
+    """Whether entries may stand for long while those behind them are worked on."""
+
+    @property
+    def key(self) -> str:
+        """Return the columns of the index."""
+        return ", ".join([*self.parts, self.order, *([self.tie] if self.tie else [])])
+
+    def bounds(self, name: str, is_one: bool) -> tuple[str, str]:
+        """Return where a segment begins and stops, in terms of the key."""
+        parts = [f":part_{name}_{number}" for number in range(len(self.parts))]
+        if is_one:
+            a, b, c, d = (f":{word}_{name}" for word in ("start", "start_tie", "stop", "stop_tie"))
+        else:
+            a, b, c, d = "s.a", "s.b", "s.c", "s.d"
+        start, stop = ([a, b], [c, d]) if self.tie else ([a], [c])
+        return ", ".join(parts + start), ", ".join(parts + stop)
 
 
-LINE = Ordered("job_line", "queue", "place", "id")
-Wanted = tuple[Ordered, str]
-"""A part of an ordered index."""
+LINE = Ordered("job_line", ("queue",), "place", "id", is_stepping=True)
+LANE = Ordered(
+    "schedule_index", ("hand_over", "flow"), "run_at_ms", condition="run_at_ms IS NOT NULL"
+)
+Wanted = tuple[Ordered, tuple[str, ...]]
+"""A part of an ordered index: the values of its columns."""
 Ask = Callable[[str, dict[str, Any]], Sequence[Row[Any]]]
 """Runs a statement with these columns and parameters; gives its rows, one at least, with `now_ms`.
 """
@@ -63,16 +84,17 @@ _SEEN = (
 @lru_cache(maxsize=256)
 def _columns(ordered: Ordered, name: str, shape: _Shape) -> str:
     """Return the columns of one search; `name` tells apart several in a statement."""
-    table, column, order, tie, condition = ordered
-    key = f"{column}, {order}, {tie}"
-    a, b, c, d = segment_columns(name, shape.is_one)
+    start, stop = ordered.bounds(name, shape.is_one)
     first = (
-        f"SELECT json_build_array({order}, {tie}) FROM {{p}}{table} WHERE {condition} "
-        f"AND ({key}) >= (:part_{name}, {a}, {b}) AND ({key}) < (:part_{name}, {c}, {d}) "
-        f"ORDER BY {key} LIMIT 1"
+        f"SELECT json_build_array({ordered.order}, {ordered.tie or _NO_TIE}) "
+        f"FROM {{p}}{ordered.table} WHERE {ordered.condition} AND ({ordered.key}) >= ({start}) "
+        f"AND ({ordered.key}) < ({stop}) ORDER BY {ordered.key} LIMIT 1"
     )
     firsts = f"ARRAY[({first})]" if shape.is_one else f"ARRAY(SELECT ({first}) FROM {_table(name)})"
     return f"{_entered(ordered, name, shape)} AS entered_{name}, {firsts} AS firsts_{name}"
+
+
+_NO_TIE = "CAST('' AS text)"
 
 
 class _Shape(NamedTuple):
@@ -94,29 +116,25 @@ def _entered(ordered: Ordered, name: str, shape: _Shape) -> str:
     The conditions are expressions that only their own index has: the planner must not look for them
     in the order of what has passed.
     """
-    table, column, order, tie, condition = ordered
     if not shape.is_known:
         return "CAST(NULL AS json[])"
+    order, tie = ordered.order, ordered.tie or _NO_TIE
+    of_part = " AND ".join(
+        f"{column} || '' = :part_{name}_{number}" for number, column in enumerate(ordered.parts)
+    )
     spans = [f"entered >= :xmax_{name}"]
     if shape.has_running:
         spans.append(f"entered = ANY(CAST(:running_{name} AS bigint[]))")
     unseen = " UNION ALL ".join(
-        f"SELECT {order}, {tie} FROM {{p}}{table} WHERE {condition} "
-        f"AND {column} || '' = :part_{name} AND {span} AND {order} + 0 <= :bound_{name}"
+        f"SELECT {order} AS place, {tie} AS tie FROM {{p}}{ordered.table} "
+        f"WHERE {ordered.condition} AND {of_part} AND {span} AND {order} + 0 <= :bound_{name}"
         for span in spans
     )
     return (
-        f"ARRAY(SELECT json_build_array(min({order}), min({tie}), max({order}), max({tie})) "
-        f"FROM ({unseen}) AS unseen GROUP BY {order} / {MIN_GAP} ORDER BY min({order}) "
+        "ARRAY(SELECT json_build_array(min(place), min(tie), max(place), max(tie)) "
+        f"FROM ({unseen}) AS unseen GROUP BY place / {MIN_GAP} ORDER BY min(place) "
         f"LIMIT {MAX_GROUPS})"
     )
-
-
-def segment_columns(name: str, is_one: bool) -> tuple[str, str, str, str]:
-    """Return where a segment begins and stops, order and tie each, as a statement names them."""
-    if not is_one:
-        return "s.a", "s.b", "s.c", "s.d"
-    return (f":start_{name}", f":start_tie_{name}", f":stop_{name}", f":stop_tie_{name}")
 
 
 def each_segment(name: str, statement: str) -> str:
@@ -131,34 +149,42 @@ def _table(name: str) -> str:
     )
 
 
-def segment_values(segments: Sequence[Segment], name: str) -> dict[str, Any]:
-    """Return the parameters of `segment_columns`."""
-    if len(segments) == 1:
-        (a, b), (c, d) = segments[0]
-        return {
-            f"start_{name}": a,
-            f"start_tie_{name}": b,
-            f"stop_{name}": c,
-            f"stop_tie_{name}": d,
-        }
-    starts, stops = [each.start for each in segments], [each.stop for each in segments]
-    return {
-        f"starts_{name}": numbers_array([key.order for key in starts]),
-        f"start_ties_{name}": texts_array([key.tie for key in starts]),
-        f"stops_{name}": numbers_array([key.order for key in stops]),
-        f"stop_ties_{name}": texts_array([key.tie for key in stops]),
+def values_of(
+    wanted: Wanted, segments: Sequence[Segment], name: str, is_one: bool
+) -> dict[str, Any]:
+    """Return the parameters of `Ordered.bounds`."""
+    ordered, parts = wanted
+    values: dict[str, Any] = {f"part_{name}_{number}": part for number, part in enumerate(parts)}
+    if not ordered.tie:
+        segments = [Segment(_whole(each.start), _whole(each.stop)) for each in segments]
+    ends = {
+        "start": [each.start.order for each in segments],
+        "stop": [each.stop.order for each in segments],
     }
+    ties = {
+        "start_tie": [each.start.tie for each in segments],
+        "stop_tie": [each.stop.tie for each in segments],
+    }
+    if not is_one:
+        values |= {f"{word}s_{name}": numbers_array(ends[word]) for word in ends}
+        return values | {f"{word}s_{name}": texts_array(ties[word]) for word in ties}
+    values |= {f"{word}_{name}": ends[word][0] for word in ends}
+    return values | ({f"{word}_{name}": ties[word][0] for word in ties} if ordered.tie else {})
 
 
-def _values(part: str, gaps: Gaps, name: str) -> dict[str, Any]:
+def _whole(key: Key) -> Key:
+    """Return a position between the entries of one order as the next order."""
+    return Key(key.order + 1, "") if key.tie else key
+
+
+def _values(wanted: Wanted, gaps: Gaps, name: str) -> dict[str, Any]:
     shape = _Shape.of(gaps)
     known = {f"xmax_{name}": gaps.snapshot.xmax, f"bound_{name}": gaps.bound.order}
     running = {f"running_{name}": numbers_array(gaps.snapshot.running)}
     return {
-        f"part_{name}": part,
         **(known if shape.is_known else {}),
         **(running if shape.has_running else {}),
-        **segment_values(gaps.segments, name),
+        **values_of(wanted, gaps.segments, name, shape.is_one),
     }
 
 
@@ -191,14 +217,14 @@ class _Recalled:
         asked, given = [_SEEN], dict[str, Any]()
         for number, (wanted, gaps) in enumerate(begins.items()):
             asked.append(_columns(wanted[0], str(number), _Shape.of(gaps)))
-            given |= _values(wanted[1], gaps, str(number))
+            given |= _values(wanted, gaps, str(number))
         rows = ask(", ".join(asked), given)
         after: dict[Wanted, Gaps] = {}
         for number, (wanted, gaps) in enumerate(begins.items()):
             found, kept = _found_in(rows[0], str(number)), self.kept[wanted]
             if kept is not None and (kept.server != rows[0].server or gaps.is_ahead_of(found)):
                 return rows, None
-            after[wanted] = gaps.after(found)
+            after[wanted] = gaps.after(found, wanted[0].is_stepping)
         return rows, after
 
 

@@ -91,11 +91,17 @@ class Gaps:
         """Return whether this was learnt from a later state of the database than the answer."""
         return self.snapshot is not NO_SNAPSHOT and found.snapshot.xmax < self.snapshot.xmax
 
-    def after(self, found: Found) -> Gaps:
+    @property
+    def first(self) -> int | None:
+        """Return the order of the first entry; None: there is none."""
+        return self.segments[0].start.order if self.segments else None
+
+    def after(self, found: Found, is_stepping: bool = True) -> Gaps:
         """Return what is known after a search.
 
         What was empty is empty still, except where a transaction entered something that the earlier
-        snapshot did not see. Before the first entry of a segment there is nothing.
+        snapshot did not see. Before the first entry of a segment there is nothing. With
+        `is_stepping`, the next search looks behind entries that have not moved.
         """
         pieces: list[Segment] = []
         standing: set[Key] = set()
@@ -107,7 +113,8 @@ class Gaps:
         pieces += found.entered
         if len(found.entered) >= MAX_GROUPS:
             pieces.append(Segment(found.entered[-1].start, HIGHEST))
-        return Gaps(found.snapshot, tuple(_stepped(_merged(sorted(pieces)), standing)))
+        segments = _merged(sorted(pieces))
+        return Gaps(found.snapshot, tuple(_stepped(segments, standing if is_stepping else set())))
 
 
 def next_key(key: Key) -> Key:

@@ -236,8 +236,9 @@ def _search_lines(
 ) -> tuple[Sequence[Row[Any]], dict[str, tuple[Segment, ...]]]:
     """Find where jobs stand in the lines of queues, with a statement that asks for more as well."""
     if db.dialect.tracks_entries:
-        rows, found = db.gaps.search([(LINE, queue) for queue in queues], ask)
-        return rows, {queue: gaps.segments for (_, queue), gaps in found.items() if gaps.segments}
+        rows, found = db.gaps.search([(LINE, (queue,)) for queue in queues], ask)
+        lines = {parts[0]: gaps.segments for (_, parts), gaps in found.items() if gaps.segments}
+        return rows, lines
     firsts = ", ".join(
         f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
         f"ORDER BY place, id LIMIT 1) AS line_{number}"

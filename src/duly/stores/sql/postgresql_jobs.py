@@ -19,7 +19,7 @@ from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql import job_line
 from duly.stores.sql.db import tuples
-from duly.stores.sql.gap_search import each_segment, segment_columns, segment_values
+from duly.stores.sql.gap_search import LINE, each_segment, values_of
 from duly.stores.sql.job_events import IN_THE_ROW, ISOLATED
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
@@ -39,18 +39,18 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line past other claimers' locks, best place first."""
     request = take.request
     values: dict[str, Any] = {
-        "queue": take.queue,
         "worker": request.worker,
         "limit": take.limit,
         "until_ms": take.lease_until_ms,
     }
+    is_one = len(take.segments) == 1
     if take.workspace is not None:
-        values |= {"workspace": take.workspace, "first_place": take.first_place}
+        values |= {"queue": take.queue, "workspace": take.workspace}
+        values["first_place"] = take.first_place
     else:
-        values |= segment_values(take.segments, "line")
+        values |= values_of((LINE, (take.queue,)), take.segments, "line", is_one)
     if request.actions is not None:
         values["actions"] = list(request.actions)
-    is_one = len(take.segments) == 1
     statement = _take(take.workspace is not None, request.actions is not None, is_one)
     # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
     taken = sorted(tuples(db.run(statement, **values)), key=itemgetter(0))
@@ -73,11 +73,10 @@ def _take(by_workspace: bool, by_action: bool, is_one: bool) -> str:
             AND (workspace, place) >= (:workspace, :first_place) AND workspace <= :workspace
             ORDER BY workspace, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED"""
     else:
-        a, b, c, d = segment_columns("line", is_one)
+        start, stop = LINE.bounds("line", is_one)
         picked = f"""
             SELECT ctid AS spot FROM {{p}}job_line WHERE {terms}
-            AND (queue, place, id) >= (:queue, {a}, {b})
-            AND (queue, place, id) < (:queue, {c}, {d})
+            AND (queue, place, id) >= ({start}) AND (queue, place, id) < ({stop})
             ORDER BY queue, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED"""
         if not is_one:
             picked = f"{each_segment('line', picked)} LIMIT (SELECT :limit)"

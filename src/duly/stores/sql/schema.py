@@ -148,6 +148,7 @@ def _index_columns(rules: Table) -> list[Column[Any]]:
         _ms("version"),
         _text("error", nullable=True),
         _text("hand_over"),
+        _entered(),
     ]
 
 
