@@ -337,3 +337,12 @@ def test_a_broken_connection_makes_the_store_forget(line: Line) -> None:
     with pytest.raises(Exception, match=r"terminat|closed"):
         line.claim()
     assert line.store._gaps._kept == {}
+
+
+def test_a_held_snapshot_has_an_age(line: Line) -> None:
+    with psycopg.connect(line.url) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT count(*) FROM duly_jobs")
+        while not line.run(line.store.oldest_snapshot_ms()):
+            pass
+    assert line.run(line.store.oldest_snapshot_ms()) == 0

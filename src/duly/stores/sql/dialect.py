@@ -117,6 +117,9 @@ class Dialect(Hashable, Protocol):
     def estimate_line(self, db: Db) -> int:
         """Return about how many jobs are queued, without reading a row for each."""
 
+    def oldest_snapshot_ms(self, db: Db) -> int:
+        """Return the age of the oldest transaction that keeps deleted rows; 0: none does."""
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """Pass hints to every listener when the transaction commits, where that is possible."""
 

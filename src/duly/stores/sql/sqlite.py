@@ -196,6 +196,10 @@ class SqliteDialect:
         )
         return int(found.scalar_one())
 
+    def oldest_snapshot_ms(self, db: Db) -> int:  # noqa: ARG002
+        """Return 0: what is deleted leaves its indexes at once."""
+        return 0
+
     def tell(self, db: Db, hints: set[str]) -> None:
         """Nothing to do: SQLite passes no messages between processes."""
 
