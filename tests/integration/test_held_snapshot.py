@@ -15,7 +15,7 @@ from duly.jobs import JobId, LeasedJob, NewJob, WorkerId
 from duly.outcomes import Failed, Released, Succeeded, decide
 from duly.retries import RetryPolicy
 from duly.stores import open_store
-from duly.stores.sql import gap_search, gaps, job_claims
+from duly.stores.sql import gap_search, gaps, job_claims, postgresql_jobs
 from duly.stores.sql.store import SqlStore
 
 WORKER = WorkerId("worker_1")
@@ -52,11 +52,23 @@ class Line:
     def claim(self, limit: int = 10, **fields: Any) -> list[str]:
         return [each.id for each in self.take(limit, **fields)]
 
+    def known(self) -> tuple[gap_search.Wanted, gap_search._Kept]:
+        """Return what the store remembers of the line."""
+        wanted: gap_search.Wanted = (gap_search.LINE, ("default",))
+        return wanted, self.store._gaps._kept[wanted]
+
     def count(self, limit: int = 10) -> Blocks:
         """Claim, and count the blocks that it reads of the line."""
         blocks = Blocks(LINE)
         with blocks.counting():
             self.claim(limit)
+        return blocks
+
+    def count_all(self) -> Blocks:
+        """Claim, and count the blocks that it reads of all tables."""
+        blocks = Blocks()
+        with blocks.counting():
+            self.claim()
         return blocks
 
     @contextmanager
@@ -292,11 +304,94 @@ def test_an_unwanted_job_does_not_make_claims_walk(line: Line) -> None:
     assert (found := count()).blocks <= 2 * before.blocks, found.texts
 
 
+def later(name: str, ms: int = 4_000_000_000_000) -> NewJob:
+    return job(name, run_at_ms=ms)
+
+
+def test_a_waiting_job_of_an_open_transaction_is_promoted_after_its_commit(line: Line) -> None:
+    """Others come and go meanwhile, so that searches have passed its run time."""
+    line.run(line.store.insert_jobs([later("job_far")]))
+    now_ms = line.run(line.store.now_ms())
+    with line.transaction() as connection:
+        line.store.insert_jobs_in(connection, [later("job_near", now_ms + 200)])
+        assert line.claim() == []
+        while line.run(line.store.now_ms()) < now_ms + 200:
+            assert line.claim() == []
+    assert line.claim() == ["job_near"]
+
+
+def check_retry(line: Line) -> None:
+    """A job waits again while searches have passed everything before the far future."""
+    line.run(line.store.insert_jobs([later("job_far"), job("job_0")]))
+    (taken,) = line.take()
+    assert line.claim() == []
+    retried = decide(taken, Failed("broken"))._replace(delay_ms=0)
+    line.run(line.store.finish([retried]))
+    assert line.claim() == ["job_0"]
+
+
+def test_a_job_that_waits_again_is_promoted(line: Line) -> None:
+    check_retry(line)
+
+
+@pytest.mark.planted("gaps")
+def test_a_job_that_waits_again_unseen_is_caught(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = postgresql_jobs._end_statement
+
+    def unseen(*shape: Any) -> str:
+        return plain(*shape).replace(", entered = DEFAULT", "")
+
+    monkeypatch.setattr(postgresql_jobs, "_end_statement", unseen)
+    with pytest.raises(AssertionError):
+        check_retry(line)
+
+
+def test_a_shorter_lease_than_those_before_is_rescued(line: Line) -> None:
+    """Its mark lies before all that searches have found."""
+    line.add("job_0", "job_1")
+    assert line.claim(1, lease_ms=3_600_000) == ["job_0"]
+    assert line.claim(1, lease_ms=1) == ["job_1"]
+    found: list[str] = []
+    while not found:
+        found = line.claim()
+    assert found == ["job_1"]
+
+
+@pytest.mark.usefixtures("held")
+def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(line: Line) -> None:
+    line.add(*[f"job_{number:03}" for number in range(100)])
+    line.run(line.store.insert_jobs([later("job_far")]))
+    line.claim()
+    before = line.count_all()
+    with psycopg.connect(line.url) as connection:
+        connection.execute(
+            "INSERT INTO duly_job_marks (state, at_ms, jobs, ids) "
+            "SELECT 'processing', %s + i, 1, '[]' FROM generate_series(1, 20000) AS i",
+            [OLD_MS],
+        )
+        connection.execute(
+            "INSERT INTO duly_jobs (id, action, queue, workspace, scope, state, priority, place, "
+            "run_at_ms, created_at_ms, attempts, max_attempts, careful, fence, events, retry, "
+            "timeout_ms, cancel_asked, in_line, waits, input) SELECT 'passed_' || i, 'a.b', "
+            "'default', '', '', 'scheduled', 0, 0, %s + i, 0, 0, 1, 0, 0, 1, '', 1, 0, 0, 1, '' "
+            "FROM generate_series(1, 20000) AS i",
+            [OLD_MS],
+        )
+        connection.execute("DELETE FROM duly_jobs WHERE id LIKE 'passed%'")
+        connection.execute("DELETE FROM duly_job_marks WHERE ids = '[]'")
+    line.claim()  # this walk is the only one
+    after = line.count_all()
+    assert after.blocks <= 2 * before.blocks, after.texts
+    assert after.statements == before.statements
+
+
 def test_nothing_is_remembered_of_another_server(line: Line) -> None:
     """A promoted standby may not have the deletions that the old primary had."""
     line.add("job_0")
     line.claim()
-    ((wanted, kept),) = line.store._gaps._kept.items()
+    wanted, kept = line.known()
     everything = gaps.Gaps(kept.gaps.snapshot, ())
     line.add("job_1")
     with psycopg.connect(line.url) as connection:
@@ -311,7 +406,7 @@ def test_nothing_is_remembered_of_another_server(line: Line) -> None:
 def test_nothing_is_remembered_of_a_later_state(line: Line) -> None:
     line.add("job_0")
     line.claim()
-    ((wanted, kept),) = line.store._gaps._kept.items()
+    wanted, kept = line.known()
     later = gaps.Snapshot(kept.gaps.snapshot.xmax + 1_000_000, ())
     line.add("job_1")
     line.store._gaps._kept[wanted] = gap_search._Kept(gaps.Gaps(later, ()), kept.server, 0)
@@ -320,11 +415,11 @@ def test_nothing_is_remembered_of_a_later_state(line: Line) -> None:
 
 def test_nothing_is_remembered_for_long(line: Line) -> None:
     line.claim()
-    ((wanted, kept),) = line.store._gaps._kept.items()
+    wanted, kept = line.known()
     begun_ms = kept.begun_ms - gap_search.MAX_AGE_MS - 1
     line.store._gaps._kept[wanted] = gap_search._Kept(kept.gaps, kept.server, begun_ms)
     line.claim()
-    assert line.store._gaps._kept == {}
+    assert wanted not in line.store._gaps._kept
 
 
 def test_a_broken_connection_makes_the_store_forget(line: Line) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Row
 
@@ -27,6 +27,9 @@ from duly.stores.sql.gaps import (
     next_key,
 )
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
 
 MAX_AGE_MS = 600_000
 """How long gaps are trusted. Rows that were restored from a backup into a running system carry the
@@ -67,6 +70,8 @@ LINE = Ordered("job_line", ("queue",), "place", "id", is_stepping=True)
 LANE = Ordered(
     "schedule_index", ("hand_over", "flow"), "run_at_ms", condition="run_at_ms IS NOT NULL"
 )
+WAITING = Ordered("jobs", ("queue",), "run_at_ms", "id", condition="waits = 1")
+MARKS = Ordered("job_marks", ("state",), "at_ms")
 Wanted = tuple[Ordered, tuple[str, ...]]
 """A part of an ordered index: the values of its columns."""
 Ask = Callable[[str, dict[str, Any]], Sequence[Row[Any]]]
@@ -279,3 +284,12 @@ class GapMemory:
                     self._kept[wanted] = _Kept(gaps, row.server, begun_ms)
             for oldest in list(self._kept)[: max(0, len(self._kept) - _MAX_PARTS)]:
                 del self._kept[oldest]
+
+
+def search_alone(db: Db, wanted: Sequence[Wanted]) -> dict[Wanted, Gaps]:
+    """Search with a statement of its own."""
+
+    def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
+        return db.run(f"SELECT {{now}} AS now_ms, {columns}", **given).all()
+
+    return db.gaps.search(wanted, ask)[1]

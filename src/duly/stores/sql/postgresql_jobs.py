@@ -144,7 +144,7 @@ def _end_statement(
     if state in FINAL:
         sets += f", finished_at_ms = {_NOW}"
     if state == JobState.RETRYING:
-        sets += ", waits = 1"
+        sets += ", waits = 1, entered = DEFAULT"
     if not is_released:
         sets += f", result = {result}, error = {error}"
     if state == JobState.SUCCEEDED:

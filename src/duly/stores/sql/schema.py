@@ -210,6 +210,7 @@ def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _ms("at_ms"),
             _whole("jobs"),
             _text("ids"),
+            _entered(),
         ),
     }
 
@@ -253,6 +254,7 @@ def _job_columns() -> list[Column[object]]:
         _whole("waits"),
         _ms("took_ms", nullable=True),
         _whole("unstarted", nullable=True),
+        _entered(),
     ]
 
 
