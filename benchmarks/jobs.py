@@ -34,6 +34,7 @@ from benchmarks.jobs_peer_catalogue import (
 from benchmarks.jobs_peer_places import Places, PostgresPlaces, SqlitePlaces
 from benchmarks.jobs_peers import PeerResult, all_results, best_of
 from benchmarks.jobs_pressure import Pressure, measure_pressure, pressure_bars, pressure_text
+from benchmarks.jobs_snapshot import HeldSnapshot, measure_held_snapshot
 from benchmarks.options import parse
 from benchmarks.report import Bar, Chart, machine_facts, table, today, write_results
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
@@ -49,6 +50,7 @@ LIMITS = {
 HUEY_AT_LEAST = 1.0
 BULK_AT_LEAST = 0.6
 QUERIES_AT_MOST = 2.0
+HELD_SNAPSHOT_AT_MOST = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,11 @@ class Size:
     idle_seconds: float
     pickups: int
     pressure: int
+    passed: int
 
 
-FULL = Size(pairs=3, bulk=50_000, idle_seconds=20, pickups=200, pressure=4_000)
-QUICK = Size(pairs=1, bulk=2_000, idle_seconds=1, pickups=5, pressure=320)
+FULL = Size(pairs=3, bulk=50_000, idle_seconds=20, pickups=200, pressure=4_000, passed=300_000)
+QUICK = Size(pairs=1, bulk=2_000, idle_seconds=1, pickups=5, pressure=320, passed=30_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class Figures:
     bulk: Bulk
     idle: Idle
     pressure: Sequence[Pressure]
+    held: HeldSnapshot
 
 
 def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
@@ -169,7 +173,9 @@ def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
         idle = _idle(server, size)
         print("benchmark: under pressure", file=sys.stderr)
         pressure = measure_pressure(server, size.pressure, size.pairs)
-    return Figures(facts, race.ours, on_file.best, pairings, huey, bulk, idle, pressure)
+        print("benchmark: claims under a held snapshot", file=sys.stderr)
+        held = measure_held_snapshot(server, size.passed)
+    return Figures(facts, race.ours, on_file.best, pairings, huey, bulk, idle, pressure, held)
 
 
 def _left_out(peer: Peer) -> Pairing:
@@ -204,6 +210,13 @@ def bars(figures: Figures) -> list[Bar]:
             at_most=True,
         ),
         *pressure_bars(figures.pressure),
+        Bar(
+            "held-snapshot-claim",
+            figures.held.ratio,
+            HELD_SNAPSHOT_AT_MOST,
+            at_most=True,
+            places=2,
+        ),
     ]
 
 
@@ -227,6 +240,7 @@ def text(figures: Figures) -> str:
             f"idle worker: {idle.queries_per_second:.2f} queries/s, {idle.cpu_percent:.2f} % CPU",
             f"pickup: p50 {idle.pickup_p50_ms:.1f} ms, p99 {idle.pickup_p99_ms:.1f} ms",
             pressure_text(figures.pressure),
+            f"held snapshot: {figures.held}",
         ]
     )
 
@@ -278,6 +292,7 @@ def to_json(figures: Figures, size: Size, measured: Sequence[Bar]) -> dict[str, 
         "bulk": asdict(figures.bulk),
         "idle": figures.idle.to_json(),
         "pressure": [each.to_json() for each in figures.pressure],
+        "held_snapshot": asdict(figures.held),
         "bars": [bar.to_json() for bar in measured],
     }
 

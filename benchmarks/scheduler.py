@@ -30,6 +30,7 @@ from benchmarks.scheduler_rare import Rare, measure_rare
 from benchmarks.scheduler_report import Figures, bars, lateness_chart, rates_chart, text
 from benchmarks.scheduler_rows import Desk, Lost, opened
 from benchmarks.scheduler_sizes import Stored, measure_stored
+from benchmarks.scheduler_snapshot import HeldPlan, measure_held_plan
 from benchmarks.scheduler_steady import Load
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
 
@@ -48,6 +49,8 @@ class Size:
     mix: Share
     idle_s: float
     entries: tuple[int, ...]
+    passed: int
+    """Schedules that pass under a held snapshot."""
 
 
 FULL = Size(
@@ -60,6 +63,7 @@ FULL = Size(
     mix=Share(1_000, 5_000, 4_000),
     idle_s=20,
     entries=(1_000, 10_000),
+    passed=300_000,
 )
 QUICK = Size(
     burst=2_000,
@@ -71,6 +75,7 @@ QUICK = Size(
     mix=Share(60, 100, 40),
     idle_s=1,
     entries=(50,),
+    passed=30_000,
 )
 
 
@@ -114,8 +119,9 @@ def measure(size: Size, *, with_peers: bool) -> Figures:
         mix = asyncio.run(_mix(server, size))
         stored = list(_stored(server, folder, size))
         rare = _rare(server, size)
+        held = _held(server, size)
         peers = measure_peers(server, size.entries, SECONDS) if with_peers else None
-    return Figures(facts, burst, stored, mix, peers or left_out(size.entries), rare)
+    return Figures(facts, burst, stored, mix, peers or left_out(size.entries), rare, held)
 
 
 async def _burst(server: PostgresServer, size: Size) -> Burst:
@@ -162,6 +168,14 @@ def _rare(server: PostgresServer, size: Size) -> Rare:
     url = server.create()
     try:
         return asyncio.run(measure_rare(url, size.on_postgresql[-1], 10 * size.rounds))
+    finally:
+        server.drop(url)
+
+
+def _held(server: PostgresServer, size: Size) -> HeldPlan:
+    url = server.create()
+    try:
+        return asyncio.run(measure_held_plan(url, size.passed))
     finally:
         server.drop(url)
 

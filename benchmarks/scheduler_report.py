@@ -12,10 +12,12 @@ from benchmarks.scheduler_mix import PLANNERS, Mix
 from benchmarks.scheduler_peers import Fired
 from benchmarks.scheduler_rare import Rare, rare_text
 from benchmarks.scheduler_sizes import Stored, worst_ratio
+from benchmarks.scheduler_snapshot import HeldPlan
 
 BURST_AT_LEAST = 0.6
 LATENESS_RATIO_AT_MOST = 1.5
 RARE_AT_MOST = 2.0
+HELD_AT_MOST = 2.0
 DULY = "Duly"
 
 
@@ -29,6 +31,7 @@ class Figures:
     mix: Mix
     peers: Sequence[Fired]
     rare: Rare
+    held: HeldPlan
 
     def to_json(self) -> dict[str, object]:
         """For later comparison."""
@@ -39,6 +42,7 @@ class Figures:
             "mix": asdict(self.mix),
             "peers": [each.to_json() for each in self.peers],
             "rare": self.rare.to_json(),
+            "held_snapshot": self.held.to_json(),
         }
 
 
@@ -50,6 +54,7 @@ def bars(figures: Figures) -> list[Bar]:
         *(_lateness_bar(figures.stored, database) for database in ("PostgreSQL", "SQLite")),
         Bar("duplicate-jobs", duplicates, 0, at_most=True),
         Bar("rare-flow-step", figures.rare.ratio, RARE_AT_MOST, at_most=True, places=2),
+        Bar("held-snapshot-plan", figures.held.ratio, HELD_AT_MOST, at_most=True, places=2),
     ]
 
 
@@ -67,6 +72,7 @@ def text(figures: Figures) -> str:
         _stored_text(figures.stored),
         _mix_text(figures.mix),
         rare_text(figures.rare),
+        str(figures.held),
         _peers_text(figures),
     ]
     return "\n\n".join(parts)

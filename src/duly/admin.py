@@ -339,6 +339,7 @@ class Admin:
             queues=await self._store.list_queues(),
             missing=await self._store.find_missing(),
             unserved=await look_for_unserved(self._store, alive_ms),
+            oldest_snapshot_ms=await self._store.oldest_snapshot_ms(),
         )
         return judge(vitals)
 

@@ -109,6 +109,10 @@ class GlassAdmin:
         """Raise BackendUnavailable where the database takes no writes."""
         await self._store.check_writable()
 
+    async def oldest_snapshot_ms(self) -> int:
+        """Return for how long an open transaction has kept deleted rows; 0: none does."""
+        return await self._store.oldest_snapshot_ms()
+
     async def index_health(self) -> IndexHealth:
         """What is known of the index: schedules are looked at a few thousand at a time."""
         glance, found = await asyncio.gather(self.glance(), self._watch.look())

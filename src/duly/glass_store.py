@@ -240,6 +240,12 @@ class GlassStore(Protocol):
     async def check_writable(self) -> None:
         """Commit a write that changes nothing; BackendUnavailable where writes are refused."""
 
+    async def oldest_snapshot_ms(self) -> int:
+        """Return for how long the oldest open transaction has kept deleted rows from being removed.
+
+        0 where there is none, or where an open transaction keeps nothing.
+        """
+
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what; gives it back with its number and time."""
 

@@ -21,6 +21,8 @@ Level = Literal["ok", "warning", "bad"]
 
 DUE_MS = 60_000
 """What is due longer is as late as the usual grace allows: planners are behind."""
+SNAPSHOT_MS = 1_800_000
+"""A transaction that is open for longer deserves a look."""
 UNSERVED_NAMED = 3
 """Queues and actions that a finding names."""
 _WAITING = (JobState.QUEUED, JobState.RETRYING, JobState.SCHEDULED)
@@ -51,6 +53,8 @@ class Vitals:
     """Schedules that keep missing or skipping their times."""
     unserved: Sequence[Unserved] = ()
     """Waiting jobs that no live worker would claim."""
+    oldest_snapshot_ms: int = 0
+    """For how long an open transaction has kept deleted rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,17 @@ def judge(vitals: Vitals) -> Health:
             _unserved(vitals.unserved),
             _dead(vitals),
             _queues(vitals),
+            *_snapshot(vitals.oldest_snapshot_ms),
         )
     )
+
+
+def _snapshot(oldest_ms: int) -> list[Finding]:
+    """Return a finding where a transaction has been open for long: only PostgreSQL has it."""
+    if oldest_ms <= SNAPSHOT_MS:
+        return []
+    text = f"a transaction has been open for {oldest_ms // 60_000} min: tables and indexes grow"
+    return [Finding("snapshot", "warning", f"{text} until it ends; see pg_stat_activity")]
 
 
 def _index(index: IndexHealth) -> Finding:

@@ -119,7 +119,7 @@ def test_sqlite_searches_the_due_index(tmp_path: Path, flow: str | None) -> None
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
     connection.close()
     text = "\n".join(str(row[3]) for row in plan)
-    by = "(hand_over=? AND flow=? AND run_at_ms<?)"
+    by = "(hand_over=? AND flow=? AND run_at_ms>? AND run_at_ms<?)"
     assert f"USING INDEX duly_schedule_index_due {by}" in text, text
     assert "TEMP B-TREE" not in text, text
 

@@ -305,7 +305,7 @@ def stopped_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
 
 def earlier_attempt_goes_on(patch: pytest.MonkeyPatch) -> MakeStore:
     """A process that stood still past its lease claims a job that it still runs."""
-    patch.setattr(Worker, "_without_running", lambda _worker, jobs: jobs)
+    patch.setattr(Worker, "_without_earlier", lambda _worker, jobs, _again: jobs)
     return store_of(WatchedStore)
 
 

@@ -36,6 +36,7 @@ def test_quick_run(tmp_path: Path) -> None:
     bars = {line.split()[1]: line.split()[-1] for line in run.stdout.splitlines() if "bar " in line}
     measured = {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"}
     assert measured | {each.name for each in CONDITIONS} < set(bars), run.stdout
+    assert bars["held-snapshot-claim"] == "ok"
     # An absent peer is short, never a silent pass.
     assert bars["vs-graphile-worker"] == bars["sqlite-vs-huey"] == "short"
     assert "left out" in run.stdout

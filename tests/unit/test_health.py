@@ -107,3 +107,10 @@ def test_a_part_of_the_index_is_not_the_whole() -> None:
 def test_what_came_due_just_now_is_no_fault() -> None:
     assert judge(vitals({"due": 5, "oldest_due_ms": NOW_MS - 60_000})).level == "ok"
     assert judge(vitals({"due": 1, "oldest_due_ms": NOW_MS + 5})).level == "ok"
+
+
+def test_a_transaction_that_stays_open_is_worth_a_look() -> None:
+    assert judge(vitals(oldest_snapshot_ms=60_000)).level == "ok"
+    health = judge(vitals(oldest_snapshot_ms=7_200_000))
+    assert only_finding(health) == ("snapshot", "warning")
+    assert "open for 120 min" in health.findings[-1].text

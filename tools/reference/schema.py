@@ -10,7 +10,7 @@ from sqlalchemy import Table, create_engine, text
 
 from duly.stores.sql import migrate
 from duly.stores.sql.opening import dialect_of
-from duly.stores.sql.schema import Tables, make_tables
+from duly.stores.sql.schema import PREFIX, Tables, make_tables
 from tools.reference.markdown import code, table, words
 
 _URL = "sqlite://"
@@ -62,7 +62,22 @@ def _indexes() -> dict[str, list[tuple[str, str]]]:
         unique = "unique, " if sql.startswith("CREATE UNIQUE") else ""
         columns = " ".join(sql.partition(f" {on} ")[2].split())
         found.setdefault(on, []).append((name, f"{unique}{code(columns)}"))
+    for name, on, columns in _only_on_postgresql({name for name, _, _ in _made()}):
+        found.setdefault(on, []).append((name, f"PostgreSQL only, {code(columns)}"))
     return found
+
+
+def _only_on_postgresql(known: set[str]) -> list[tuple[str, str, str]]:
+    """Return name, table and columns of indexes that SQLite has no use for."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for step in migrate.migrations("postgresql"):
+        for name in re.findall(r"DROP INDEX \{p\}(\w+)", step.sql):
+            found.pop(name, None)
+        for name, on, columns in re.findall(
+            r"CREATE INDEX \{i\}(\w+)\s+ON \{p\}(\w+) (\([^;]*)", step.sql
+        ):
+            found[name] = (f"{PREFIX}{name}", f"{PREFIX}{on}", " ".join(columns.split()))
+    return [each for each in found.values() if each[0] not in known]
 
 
 def _made() -> Iterator[tuple[str, str, str]]:

@@ -69,6 +69,7 @@ class Facts:
     health: IndexHealth
     occurrences: OccurrenceCounts
     missing: list[MissingSchedule]
+    oldest_snapshot_ms: int
 
 
 class Metrics:
@@ -122,8 +123,9 @@ class Metrics:
             admin.glass.occurrences(),
             admin.glass.missing(),
         )
+        held_ms = await admin.glass.oldest_snapshot_ms()
         counts = [count for _, count in queues]
-        return Facts(seen, counts, workers, health, occurrences, missing)
+        return Facts(seen, counts, workers, health, occurrences, missing, held_ms)
 
     def _observe(self, lateness: Sequence[Lateness]) -> None:
         now, known = Multiset(lateness), self._known
@@ -163,6 +165,11 @@ def _gauges(facts: Facts | None, *, is_up: bool) -> Iterable[Metric]:
         yield from _of_health(facts.health)
         yield from of_ledger(facts.occurrences)
         yield _of_missing(facts.missing)
+        yield GaugeMetricFamily(
+            "duly_oldest_snapshot_seconds",
+            "Age of the oldest transaction that keeps deleted rows, on PostgreSQL",
+            value=facts.oldest_snapshot_ms / 1000,
+        )
 
 
 def _of_health(health: IndexHealth) -> Iterable[Metric]:

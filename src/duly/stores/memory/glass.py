@@ -169,6 +169,10 @@ class GlassVerbs(ReadVerbs):
     async def check_writable(self) -> None:
         """Nothing to do: memory is always writable."""
 
+    async def oldest_snapshot_ms(self) -> int:
+        """Return 0: nothing that is deleted stays."""
+        return 0
+
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what."""
         check_audit(entry)

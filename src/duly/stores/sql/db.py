@@ -22,6 +22,7 @@ from sqlalchemy.sql.elements import BindParameter, TextClause
 
 from duly.plan_store import PlanSettings
 from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.gap_search import GapMemory
 from duly.stores.sql.schema import Tables
 
 _FEW = 500
@@ -46,6 +47,8 @@ class Db:
     is_retry: bool = False
     """An earlier run lost a race or was refused by a unique index."""
     planning: PlanSettings = field(default_factory=PlanSettings)
+    gaps: GapMemory = field(default_factory=GapMemory)
+    """What the store remembers of its searches."""
 
     def at(self, now_ms: int) -> Db:
         """The same with the clock held: one instant for everything that is decided from now on."""

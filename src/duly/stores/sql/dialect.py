@@ -51,6 +51,9 @@ class Dialect(Hashable, Protocol):
     has_one_writer: bool
     """Whether transactions run one after another, so that it is no use to begin several."""
 
+    tracks_entries: bool
+    """Whether searches skip what has passed, by the transactions that rows record (ADR 0031)."""
+
     def engine(self, url: URL, options: SqlOptions) -> Engine:
         """An engine whose transactions take the locks the verbs rely on."""
 
@@ -113,6 +116,9 @@ class Dialect(Hashable, Protocol):
 
     def estimate_line(self, db: Db) -> int:
         """Return about how many jobs are queued, without reading a row for each."""
+
+    def oldest_snapshot_ms(self, db: Db) -> int:
+        """Return the age of the oldest transaction that keeps deleted rows; 0: none does."""
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """Pass hints to every listener when the transaction commits, where that is possible."""

@@ -78,6 +78,10 @@ class GlassVerbs(ReadVerbs):
         """Commit a write that changes nothing."""
         await self._run(glass.check_writable)
 
+    async def oldest_snapshot_ms(self) -> int:
+        """Return the age of the oldest transaction that holds a snapshot."""
+        return await self._run(self._dialect.oldest_snapshot_ms)
+
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Keep who did what."""
         return await self._run(glass.append_audit, entry)

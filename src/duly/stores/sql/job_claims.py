@@ -7,12 +7,14 @@ that there is nothing to sweep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row
 
 from duly.job_store import (
     MAX_JOB_CLAIM,
@@ -29,8 +31,12 @@ from duly.stores.checks import check_job_claim
 from duly.stores.sql import job_marks, ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
+from duly.stores.sql.gap_search import LINE, MARKS, WAITING, Ask, Wanted, search_alone
+from duly.stores.sql.gaps import HIGHEST, LOWEST, Gaps, Key, Segment
 from duly.stores.sql.job_moves import promote_due, release_expired
 from duly.stores.sql.queues import settings_of
+
+ANYWHERE = (Segment(LOWEST, HIGHEST),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,15 @@ class Take:
     queue: str
     workspace: str | None
     limit: int
-    first_place: int
-    """Where the line began a moment ago: nobody who stood in it was before that."""
+    segments: tuple[Segment, ...]
+    """The parts of the line that held jobs a moment ago, in order."""
     lease_until_ms: int
     request: ClaimRequest
+
+    @property
+    def first_place(self) -> int:
+        """Return where the line began a moment ago: no job stood before that."""
+        return self.segments[0].start.order
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +68,8 @@ class _Look:
     """The first run time that is waited for, of the queues asked for."""
     queues: dict[str, QueueSettings]
     """Those that may be served."""
-    first_places: dict[str, int]
-    """Of queues in which somebody stands in line: where it begins."""
+    lines: dict[str, tuple[Segment, ...]]
+    """Of queues in which somebody stands in line: where."""
 
     @property
     def next_ms(self) -> int | None:
@@ -80,6 +91,8 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
         release_expired(db)
     if _has_come(look.due_ms, look):
         promote_due(db, queues=list(look.queues))
+    if look.is_over:
+        look = replace(look, lines=_lines_now(db, look))
     claim = _Claim(db, request, look)
     if request.fair:
         claim.by_pairs()
@@ -90,7 +103,8 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
     if not claim.jobs:
         after = _look(db, request) if look.is_over else look
         if after.lease_ends_ms is not None:
-            after = replace(after, lease_ends_ms=job_marks.first_lease(db))
+            first_ms = job_marks.first_lease(db, after.lease_ends_ms)
+            after = replace(after, lease_ends_ms=first_ms)
         wake_at_ms = after.next_ms
     return Claims(claim.jobs, claim.holds, wake_at_ms, look.now_ms)
 
@@ -120,8 +134,7 @@ class _Claim:
         """Queue after queue, as far as the room goes."""
         look = self._look
         for queue in look.queues:
-            # What time has brought since the look may have come into any line.
-            if queue in look.first_places or look.is_over:
+            if queue in look.lines:
                 self._take(queue, None, (), MAX_JOB_CLAIM)
 
     def by_pairs(self) -> None:
@@ -181,7 +194,7 @@ class _Claim:
             queue,
             workspace,
             min(self._room, most),
-            _FIRST_EVER if look.is_over else look.first_places.get(queue, _FIRST_EVER),
+            look.lines.get(queue, ANYWHERE),
             self._lease_until_ms,
             self._request,
         )
@@ -193,7 +206,6 @@ class _Claim:
         job_marks.add(self._db, JobState.PROCESSING, self._lease_until_ms, taken)
 
 
-_FIRST_EVER = -(2**63)
 _as_leased = partial(tuple.__new__, LeasedJob)
 """LeasedJob._make() without its check, which is a good part of what it costs."""
 
@@ -205,38 +217,74 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
     due can guess wrong, and read them all.
     """
     queues = list(dict.fromkeys(request.queues))
-    values = {f"queue_{number}": queue for number, queue in enumerate(queues)}
     asked = [*queues, ALL_QUEUES]
-    rows = db.run(_look_statement(len(queues)), queues=asked, **values).all()
+
+    def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
+        return db.run(_look_statement(columns), queues=asked, **given).all()
+
+    rows, heads = _heads(db, queues, ask)
     rules = QueueRules(settings_of(row) for row in rows if row.queue is not None)
     served = {queue: each for queue in queues if not (each := rules.of(queue)).is_paused}
-    due = [
-        getattr(rows[0], f"due_{number}") for number, queue in enumerate(queues) if queue in served
-    ]
+    due = [ms for queue, ms in heads.due_ms.items() if ms is not None and queue in served]
     return _Look(
-        int(rows[0].now_ms),
-        rows[0].lease_ends_ms,
-        min((each for each in due if each is not None), default=None),
-        served,
-        {
-            queue: place
-            for number, queue in enumerate(queues)
-            if (place := getattr(rows[0], f"line_{number}")) is not None
-        },
+        int(rows[0].now_ms), heads.lease_ends_ms, min(due, default=None), served, heads.lines
     )
 
 
-@lru_cache(maxsize=64)
-def _look_statement(queues: int) -> str:
-    firsts = ", ".join(
-        "(SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
-        f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
-        f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
-        f"ORDER BY place, id LIMIT 1) AS line_{number}"
-        for number in range(queues)
-    )
+class _Heads(NamedTuple):
+    """Where the orders begin that a claim goes by."""
+
+    lines: dict[str, tuple[Segment, ...]]
+    due_ms: dict[str, int | None]
+    lease_ends_ms: int | None
+
+
+def _heads(db: Db, queues: Sequence[str], ask: Ask) -> tuple[Sequence[Row[Any]], _Heads]:
+    """Find the heads, with a statement that asks for more as well."""
+    if db.dialect.tracks_entries:
+        leases: Wanted = (MARKS, (JobState.PROCESSING.value,))
+        wanted = [(ordered, (queue,)) for ordered in (LINE, WAITING) for queue in queues]
+        rows, found = db.gaps.search([*wanted, leases], ask)
+        due_ms = {queue: found[WAITING, (queue,)].first for queue in queues}
+        return rows, _Heads(_lines(found), due_ms, found[leases].first)
+    columns = f"{job_marks.FIRST_LOOK} AS lease_ends_ms"
+    for number in range(len(queues)):
+        columns += (
+            ", (SELECT run_at_ms FROM {p}jobs WHERE waits = 1 "
+            f"AND queue = :queue_{number} ORDER BY run_at_ms LIMIT 1) AS due_{number}, "
+            f"(SELECT place FROM {{p}}job_line WHERE queue = :queue_{number} "
+            f"ORDER BY place, id LIMIT 1) AS line_{number}"
+        )
+    rows = ask(columns, {f"queue_{number}": queue for number, queue in enumerate(queues)})
+    places = {queue: getattr(rows[0], f"line_{n}") for n, queue in enumerate(queues)}
+    lines: dict[str, tuple[Segment, ...]] = {
+        queue: (Segment(Key(place, ""), HIGHEST),)
+        for queue, place in places.items()
+        if place is not None
+    }
+    due_ms = {queue: getattr(rows[0], f"due_{n}") for n, queue in enumerate(queues)}
+    return rows, _Heads(lines, due_ms, rows[0].lease_ends_ms)
+
+
+def _lines_now(db: Db, look: _Look) -> dict[str, tuple[Segment, ...]]:
+    """Return where jobs stand after this claim has put some in line."""
+    if not db.dialect.tracks_entries:
+        return dict.fromkeys(look.queues, ANYWHERE)
+    return _lines(search_alone(db, [(LINE, (queue,)) for queue in look.queues]))
+
+
+def _lines(found: Mapping[Wanted, Gaps]) -> dict[str, tuple[Segment, ...]]:
+    return {
+        parts[0]: gaps.segments
+        for (ordered, parts), gaps in found.items()
+        if ordered is LINE and gaps.segments
+    }
+
+
+@lru_cache(maxsize=256)
+def _look_statement(columns: str) -> str:
     return (
-        f"SELECT {{now}} AS now_ms, {job_marks.FIRST_LOOK} AS lease_ends_ms, {firsts}, q.* "
+        f"SELECT {{now}} AS now_ms, {columns}, q.* "
         "FROM (SELECT 1 AS one) AS always LEFT JOIN {p}queues q ON q.queue IN :queues"
     )
 

@@ -19,6 +19,7 @@ from sqlalchemy import Row, delete, select
 
 from duly.jobs import JobState
 from duly.stores.sql.db import Db
+from duly.stores.sql.gap_search import MARKS, search_alone
 
 FIRST_LOOK = (
     "(SELECT at_ms FROM {p}job_marks WHERE state = 'processing' ORDER BY at_ms, seq LIMIT 1)"
@@ -29,7 +30,8 @@ _FIRST = """
     SELECT m.seq, m.at_ms, m.jobs, EXISTS (
         SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
         {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
-    FROM {p}job_marks m WHERE m.state = 'processing' ORDER BY m.at_ms, m.seq LIMIT :limit {skip}
+    FROM {p}job_marks m WHERE m.state = 'processing' AND m.at_ms >= :from_ms
+    ORDER BY m.at_ms, m.seq LIMIT :limit {skip}
 """
 
 
@@ -81,11 +83,14 @@ def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
     )
 
 
-def first_lease(db: Db) -> int | None:
-    """The first lease to end, for somebody who has time: marks that concern nobody are dropped."""
+def first_lease(db: Db, from_ms: int) -> int | None:
+    """Return the first lease to end, for a caller that has time: stale marks are removed.
+
+    No mark is earlier than `from_ms`, except those that were added since.
+    """
     at_ms, looked, limit = None, 0, 1
     while looked < _MOST:
-        marks = db.run(_FIRST, limit=limit).all()
+        marks = db.run(_FIRST, limit=limit, from_ms=from_ms).all()
         stale = list(takewhile(lambda mark: not mark.stands, marks))
         _remove(db, [mark.seq for mark in stale])
         if len(stale) < len(marks):
@@ -130,8 +135,9 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
     """
     found: list[Row[Any]] = []
     looked = 0
-    while len(found) < limit and looked < _MOST:
-        entries = _next(db, kept, limit - len(found))
+    begins = _begins(db, kept)
+    while begins and len(found) < limit and looked < _MOST:
+        entries = _next(db, kept, begins, limit - len(found))
         if not entries:
             break
         looked += len(entries)
@@ -148,10 +154,23 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
     return found
 
 
-def _next(db: Db, kept: Mapping[JobState, int], limit: int) -> list[_Entry]:
+def _begins(db: Db, states: Iterable[JobState]) -> dict[JobState, int]:
+    """Return where the marks of states begin; states without marks are left out."""
+    if not db.dialect.tracks_entries:
+        return dict.fromkeys(states, 0)
+    found = search_alone(db, [(MARKS, (state.value,)) for state in states])
+    firsts = {JobState(parts[0]): gaps.first for (_, parts), gaps in found.items()}
+    return {state: first for state, first in firsts.items() if first is not None}
+
+
+def _next(
+    db: Db, kept: Mapping[JobState, int], begins: Mapping[JobState, int], limit: int
+) -> list[_Entry]:
     """The jobs of the oldest marks, no more than so many, which are taken off them."""
     marks = sorted(
-        mark for state, kept_ms in kept.items() for mark in _oldest(db, state, kept_ms, limit)
+        mark
+        for state, from_ms in begins.items()
+        for mark in _oldest(db, state, from_ms, kept[state], limit)
     )
     enough, jobs = 0, 0
     while enough < len(marks) and (jobs < limit or marks[enough].at_ms == marks[enough - 1].at_ms):
@@ -171,12 +190,14 @@ def _next(db: Db, kept: Mapping[JobState, int], limit: int) -> list[_Entry]:
     return entries[:limit]
 
 
-def _oldest(db: Db, state: JobState, kept_ms: int, limit: int) -> list[_Mark]:
+def _oldest(db: Db, state: JobState, from_ms: int, kept_ms: int, limit: int) -> list[_Mark]:
     """Marks of so long ago without their ids, locked; those that another has are left out."""
     rows = db.run(
         "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
-        "AND at_ms <= {now} - :kept_ms ORDER BY at_ms, seq LIMIT :limit {skip}",
+        "AND at_ms >= :from_ms AND at_ms <= {now} - :kept_ms "
+        "ORDER BY at_ms, seq LIMIT :limit {skip}",
         state=state.value,
+        from_ms=from_ms,
         kept_ms=kept_ms,
         limit=limit,
     )

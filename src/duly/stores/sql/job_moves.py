@@ -19,6 +19,7 @@ from duly.planning import policies_or_usual
 from duly.stores.checks import check_limit
 from duly.stores.sql import job_marks, ledger, turns
 from duly.stores.sql.db import Db, LostRace
+from duly.stores.sql.gap_search import WAITING, search_alone
 from duly.stores.sql.job_events import move, write_attempts
 from duly.stores.sql.job_rows import job_of
 from duly.turns import Unstarted, decide_late
@@ -57,12 +58,14 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
     check_limit(limit)
     found: list[Row[Any]] = []
     served = waiting_queues(db) if queues is None else queues
-    for queue in served:
+    for queue, from_ms in _waiting_since(db, served).items():
         found += db.run(
             "SELECT run_at_ms, id, state, schedule_id, nominal_ms, turn, policies FROM {p}jobs "
             "WHERE waits = 1 AND queue = :queue "
-            "AND run_at_ms <= {now} ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
+            "AND run_at_ms >= :from_ms AND run_at_ms <= {now} "
+            "ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
             queue=queue,
+            from_ms=from_ms,
             limit=limit,
         ).all()
     due = sorted(found, key=lambda row: (row.run_at_ms, row.id))[:limit]
@@ -73,6 +76,15 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
         held = _hold_back(db, planned)
         turns.queue(db, [row.id for row in planned if row.id not in held])
     return len(due)
+
+
+def _waiting_since(db: Db, queues: Sequence[str]) -> dict[str, int]:
+    """Return the first run time that is waited for, of queues in which jobs wait."""
+    if not db.dialect.tracks_entries or not queues:
+        return dict.fromkeys(queues, 0)
+    found = search_alone(db, [(WAITING, (queue,)) for queue in queues])
+    firsts = {parts[0]: gaps.first for (_, parts), gaps in found.items()}
+    return {queue: first for queue, first in firsts.items() if first is not None}
 
 
 def _is_planned(row: Row[Any]) -> bool:

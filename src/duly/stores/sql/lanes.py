@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
+from sqlalchemy import Row
+
 from duly.occurrences import TRIGGER_VERSION
 from duly.schedules import HandOver
 from duly.stores.sql.db import Db, columns, tuples
+from duly.stores.sql.gap_search import LANE, Wanted
 
 HAND_OVERS: tuple[HandOver, ...] = get_args(HandOver)
 ALWAYS_MS = 2**62
@@ -38,7 +41,8 @@ _ALL_FLOWS = (
 _NAMED_FLOWS = f"WITH lane(hand_over, flow) AS (VALUES %s) {_FIRST}"
 _DUE = (
     "SELECT %s FROM {p}schedule_index i WHERE i.hand_over = :hand_over_%d AND i.flow = :flow_%d "
-    "AND i.run_at_ms <= :until_ms %s"
+    # What lay before was left by rows that moved on, and may be there for long (ADR 0031).
+    "AND i.run_at_ms >= :first_ms_%d AND i.run_at_ms <= :until_ms %s"
     # A limit that the planner does not know: it follows the index that has the order.
     f"{_ORDER} LIMIT (SELECT :limit_%d) %s"
 )
@@ -75,6 +79,8 @@ def find(
     db: Db, hand_overs: Sequence[HandOver] = HAND_OVERS, flows: Collection[str] | None = None
 ) -> list[Lane]:
     """Return the lanes that have rows with a next time, by a few index searches for each."""
+    if flows is not None and db.dialect.tracks_entries:
+        return _search(db, [(each, flow) for flow in dict.fromkeys(flows) for each in hand_overs])
     if flows is None:
         kinds = ", ".join(f"('{each}')" for each in hand_overs)
         found = db.run(_ALL_FLOWS % kinds)
@@ -87,6 +93,23 @@ def find(
         )
         found = db.run(_NAMED_FLOWS % pairs, **named)
     return [Lane._make(row) for row in tuples(found) if row[2] is not None]
+
+
+def _search(db: Db, names: Sequence[tuple[HandOver, str]]) -> list[Lane]:
+    """Find lanes by name, past the times that rows have left."""
+
+    def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
+        return db.run(f"SELECT {{now}} AS now_ms, {columns}", **given).all()
+
+    found: list[Lane] = []
+    for start in range(0, len(names), _ARMS):
+        wanted: list[Wanted] = [(LANE, name) for name in names[start : start + _ARMS]]
+        rows, gaps = db.gaps.search(wanted, ask)
+        for name in names[start : start + _ARMS]:
+            first_ms = gaps[LANE, name].first
+            if first_ms is not None:
+                found.append(Lane(*name, first_ms, int(rows[0].now_ms)))
+    return found
 
 
 def next_ms(lanes: Sequence[Lane]) -> int | None:
@@ -203,10 +226,11 @@ def _arms(
         given |= {
             f"hand_over_{number}": lane.hand_over,
             f"flow_{number}": lane.flow,
+            f"first_ms_{number}": lane.first_ms,
             f"limit_{number}": count,
         }
         named = shown % number if "%d" in shown else shown
-        arms.append(_DUE % (named, number, number, which, number, lock))
+        arms.append(_DUE % (named, number, number, number, which, number, lock))
     if len(arms) == 1:
         return arms[0], given
     return " UNION ALL ".join(

@@ -36,6 +36,7 @@ _READABLE_FROM = {
     16: 10,
     17: 17,
     18: 17,
+    19: 19,
 }
 """By schema version: the oldest release's version that can still work on it."""
 

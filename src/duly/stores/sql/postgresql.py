@@ -71,6 +71,7 @@ class PostgresqlDialect:
     each_of_ids = "CROSS JOIN LATERAL json_array_elements_text(CAST(m.ids AS json)) AS e (value)"
     job_of_k = "CROSS JOIN LATERAL (SELECT * FROM {p}jobs WHERE id = k.id LIMIT 1) AS j"
     has_one_writer = False
+    tracks_entries = True
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
     take_jobs = staticmethod(postgresql_jobs.take_jobs)
@@ -206,6 +207,22 @@ class PostgresqlDialect:
             schema=table.schema,
         ).scalar()
         return 0 if found is None else int(found)
+
+    def oldest_snapshot_ms(self, db: Db) -> int:
+        """Return the age of the oldest session or prepared transaction that holds a snapshot here.
+
+        Of sessions of other roles, only a member of `pg_read_all_stats` sees them.
+        """
+        age = db.run(
+            "SELECT CAST(EXTRACT(epoch FROM clock_timestamp() - min(since)) * 1000 AS bigint) "
+            "FROM (SELECT xact_start AS since FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) "
+            "AND backend_type <> 'autovacuum worker' "
+            "UNION ALL SELECT prepared FROM pg_prepared_xacts "
+            "WHERE database = current_database()) AS held"
+        ).scalar()
+        return max(0, int(age or 0))
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """A notice of each; PostgreSQL sends them with the commit."""

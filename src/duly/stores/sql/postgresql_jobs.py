@@ -19,6 +19,7 @@ from duly.jobs import FINAL, JobState, LeasedJob, NewJob
 from duly.outcomes import Finish
 from duly.stores.sql import job_line
 from duly.stores.sql.db import tuples
+from duly.stores.sql.gap_search import LINE, each_segment, values_of
 from duly.stores.sql.job_events import IN_THE_ROW, ISOLATED
 from duly.stores.sql.job_inserts import full_row
 from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
@@ -38,41 +39,50 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     """Claim jobs of one line past other claimers' locks, best place first."""
     request = take.request
     values: dict[str, Any] = {
-        "queue": take.queue,
         "worker": request.worker,
         "limit": take.limit,
-        "first_place": take.first_place,
         "until_ms": take.lease_until_ms,
     }
+    is_one = len(take.segments) == 1
     if take.workspace is not None:
-        values["workspace"] = take.workspace
+        values |= {"queue": take.queue, "workspace": take.workspace}
+        values["first_place"] = take.first_place
+    else:
+        values |= values_of((LINE, (take.queue,)), take.segments, "line", is_one)
     if request.actions is not None:
         values["actions"] = list(request.actions)
-    statement = _take(take.workspace is not None, request.actions is not None)
+    statement = _take(take.workspace is not None, request.actions is not None, is_one)
     # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
     taken = sorted(tuples(db.run(statement, **values)), key=itemgetter(0))
     taken.sort(key=itemgetter(-1))
     return taken
 
 
-@lru_cache(maxsize=4)
-def _take(by_workspace: bool, by_action: bool) -> str:
+@lru_cache(maxsize=8)
+def _take(by_workspace: bool, by_action: bool, is_one: bool) -> str:
     terms = f"run_at_ms <= {_NOW}"
     # A range of one value, a filter that cannot be estimated, and a limit that is not known before:
     # of a line that is not analysed yet, as after the first burst, PostgreSQL would expect a
     # handful, and gather and sort all of it.
     terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
-    # Jobs that stood before the first place left their index entries, which stay until a vacuum.
-    key, names = "queue", ":queue"
+    # Jobs that have passed left their index entries, which stay until a vacuum removes them; while
+    # a transaction may still see them, no vacuum does. So only the segments are read.
     if by_workspace:
         # Without the equality the order of the whole queue looks as good as that of the pair.
-        terms += " AND queue = :queue"
-        key, names = "workspace", ":workspace"
-    return f"""
-        WITH picked AS MATERIALIZED (
+        picked = f"""
+            SELECT ctid AS spot FROM {{p}}job_line WHERE {terms} AND queue = :queue
+            AND (workspace, place) >= (:workspace, :first_place) AND workspace <= :workspace
+            ORDER BY workspace, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED"""
+    else:
+        start, stop = LINE.bounds("line", is_one)
+        picked = f"""
             SELECT ctid AS spot FROM {{p}}job_line WHERE {terms}
-            AND ({key}, place) >= ({names}, :first_place) AND ({key}) <= ({names})
-            ORDER BY {key}, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED
+            AND (queue, place, id) >= ({start}) AND (queue, place, id) < ({stop})
+            ORDER BY queue, place, id LIMIT (SELECT :limit) FOR UPDATE SKIP LOCKED"""
+        if not is_one:
+            picked = f"{each_segment('line', picked)} LIMIT (SELECT :limit)"
+    return f"""
+        WITH picked AS MATERIALIZED ({picked}
         ), gone AS MATERIALIZED (
             DELETE FROM {{p}}job_line WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id
         )
@@ -135,7 +145,7 @@ def _end_statement(
     if state in FINAL:
         sets += f", finished_at_ms = {_NOW}"
     if state == JobState.RETRYING:
-        sets += ", waits = 1"
+        sets += ", waits = 1, entered = DEFAULT"
     if not is_released:
         sets += f", result = {result}, error = {error}"
     if state == JobState.SUCCEEDED:

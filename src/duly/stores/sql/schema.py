@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, FetchedValue, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 PREFIX = "duly_"
 
 
@@ -148,6 +148,7 @@ def _index_columns(rules: Table) -> list[Column[Any]]:
         _ms("version"),
         _text("error", nullable=True),
         _text("hand_over"),
+        _entered(),
     ]
 
 
@@ -200,6 +201,7 @@ def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _text("workspace"),
             _text("action"),
             _ms("run_at_ms"),
+            _entered(),
         ),
         "job_marks": table(
             "job_marks",
@@ -208,6 +210,7 @@ def _job_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _ms("at_ms"),
             _whole("jobs"),
             _text("ids"),
+            _entered(),
         ),
     }
 
@@ -251,6 +254,7 @@ def _job_columns() -> list[Column[object]]:
         _whole("waits"),
         _ms("took_ms", nullable=True),
         _whole("unstarted", nullable=True),
+        _entered(),
     ]
 
 
@@ -316,6 +320,11 @@ def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
             _text("detail"),
         ),
     }
+
+
+def _entered() -> Column[object]:
+    """Return the column that the database fills: the transaction of a row, where it is of use."""
+    return Column("entered", BigInteger, nullable=False, server_default=FetchedValue())
 
 
 def _text(name: str, *, primary_key: bool = False, nullable: bool = False) -> Column[object]:

@@ -84,6 +84,7 @@ class SqliteDialect:
     each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
     job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
+    tracks_entries = False
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
     take_jobs = staticmethod(sqlite_jobs.take_jobs)
@@ -194,6 +195,10 @@ class SqliteDialect:
             most=_MAX_LINE,
         )
         return int(found.scalar_one())
+
+    def oldest_snapshot_ms(self, db: Db) -> int:  # noqa: ARG002
+        """Return 0: what is deleted leaves its indexes at once."""
+        return 0
 
     def tell(self, db: Db, hints: set[str]) -> None:
         """Nothing to do: SQLite passes no messages between processes."""

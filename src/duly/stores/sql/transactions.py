@@ -27,6 +27,7 @@ from duly.stores.sql.db import Db, LostRace
 from duly.stores.sql.dialect import Dialect
 from duly.stores.sql.failures import VALUE_ERRORS, translated
 from duly.stores.sql.foreign import join_transaction
+from duly.stores.sql.gap_search import GapMemory
 from duly.stores.sql.options import SqlOptions
 from duly.triggers.instants import to_ms
 
@@ -63,6 +64,7 @@ class Transactions:
         self._listening = Lock()
         self._wakes: list[Wake] = []
         self._end_listening: Callable[[], None] | None = None
+        self._gaps = GapMemory()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -129,6 +131,8 @@ class Transactions:
                     db = self._db(connection, is_retry=attempt > 0)
                     result = verb(db, *args, **kwargs)
             except (SQLAlchemyError, LostRace, *VALUE_ERRORS) as error:
+                if isinstance(error, DBAPIError) and error.connection_invalidated:
+                    self._gaps.forget()
                 if attempt + 1 < RACES and self._is_race(error):
                     continue
                 raise translated(error, self._dialect, self._url, RACES) from error
@@ -153,6 +157,7 @@ class Transactions:
             is_foreign,
             is_retry,
             self._options.planning,
+            self._gaps,
         )
 
     def _joined(

@@ -30,6 +30,7 @@ from duly.upkeep_store import LedgerRetention
 NOTHING = frozenset(
     {
         "check_writable",
+        "oldest_snapshot_ms",
         "close",
         "now_ms",
         "zone_rules",

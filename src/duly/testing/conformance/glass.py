@@ -296,6 +296,10 @@ class UpcomingCases(StoreConformance):
         assert await store.glance() == before
 
     @case
+    async def test_no_snapshot_is_held_for_long(self, store: Store) -> None:
+        assert 0 <= await store.oldest_snapshot_ms() < HOUR_MS
+
+    @case
     async def test_glance_sees_what_is_due(self, store: Store, clock: ManualClock) -> None:
         empty = await store.glance()
         assert (empty.has_active, empty.has_rows, empty.due, empty.is_silent) == (

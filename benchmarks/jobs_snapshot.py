@@ -1,0 +1,84 @@
+"""Blocks that one claim reads while a transaction keeps the server from removing what passed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import psycopg
+from tests.servers import PostgresServer
+
+from benchmarks.blocks import Blocks
+from duly.job_store import ClaimRequest
+from duly.jobs import JobId, NewJob, WorkerId
+from duly.store import Store
+from duly.stores import open_store
+
+CHUNKS = 30
+"""The process claims after each chunk, as workers do: it has not slept while all of them passed."""
+CLAIM = ClaimRequest(worker=WorkerId("worker_snapshot"), limit=20)
+
+# The entries of jobs that were queued and claimed; the jobs themselves are not read by a claim.
+_ENTER = """
+    INSERT INTO duly_job_line (queue, place, id, workspace, action, run_at_ms)
+    SELECT 'default', %(from)s + i, 'passed_' || (%(from)s + i), '', 'bench.noop', 0
+    FROM generate_series(1, %(many)s) AS i
+"""
+_LEAVE = "DELETE FROM duly_job_line WHERE action = 'bench.noop'"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSnapshot:
+    """What one claim reads before and after jobs have passed."""
+
+    passed: int
+    blocks_before: int
+    blocks_after: int
+
+    @property
+    def ratio(self) -> float:
+        """Return how many times as much it reads."""
+        return self.blocks_after / self.blocks_before
+
+    def __str__(self) -> str:
+        return (
+            f"a claim reads {self.blocks_before} blocks, {self.blocks_after} after "
+            f"{self.passed:,} jobs have passed"
+        )
+
+
+def measure_held_snapshot(server: PostgresServer, passed: int) -> HeldSnapshot:
+    """Hold a snapshot, let jobs pass, and count what a claim reads."""
+    url = server.create()
+    try:
+        with psycopg.connect(url) as reader:
+            store = open_store(url)
+            reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            reader.execute("SELECT count(*) FROM duly_jobs")
+            return asyncio.run(_measure(store, url, passed))
+    finally:
+        server.drop(url)
+
+
+async def _measure(store: Store, url: str, passed: int) -> HeldSnapshot:
+    ids = [JobId(f"job_{number:06}") for number in range(CLAIM.limit * (CHUNKS + 3))]
+    await store.insert_jobs([NewJob(id=each, action="bench.work") for each in ids])
+    await store.claim_jobs(CLAIM)
+    before = await _blocks(store)
+    for chunk in range(CHUNKS):
+        many = passed // CHUNKS
+        with psycopg.connect(url) as connection:
+            connection.execute(_ENTER, {"from": chunk * many, "many": many})
+        with psycopg.connect(url) as connection:
+            connection.execute(_LEAVE)
+        await store.claim_jobs(CLAIM)
+    after = await _blocks(store)
+    await store.close()
+    return HeldSnapshot(passed, before, after)
+
+
+async def _blocks(store: Store) -> int:
+    counted = Blocks()
+    with counted.counting():
+        await store.claim_jobs(CLAIM)
+    return counted.blocks
