@@ -37,7 +37,7 @@ _FREE = (*REPLACEABLE, OccurrenceState.DISPATCHING)
 def fire(db: Db, request: Fire) -> FireAnswer:
     """Make the job of a dispatch, unless it was made before, overlaps or is refused."""
     job = request.job
-    if db.run("SELECT 1 FROM {p}jobs WHERE id = :id", id=job.id).first() is not None:
+    if _exists(db, job):
         return Fired(job.id)
     now_ms = db.now_ms()
     db = db.at(now_ms)
@@ -45,11 +45,17 @@ def fire(db: Db, request: Fire) -> FireAnswer:
     keys = Keys(db, [job])
     holder = None if job.key is None else keys.take(job)
     if holder is not None:
-        return Duplicate(holder.job_id)
+        # The same call may be made twice at once: then the other one has stored the job meanwhile.
+        is_same = holder.job_id == job.id and _exists(db, job)
+        return Fired(job.id) if is_same else Duplicate(holder.job_id)
     answer = _hand_over(db, request, held, now_ms)
     if job.key is not None and not isinstance(answer, Fired):
         keys.give_back(job)
     return answer
+
+
+def _exists(db: Db, job: NewJob) -> bool:
+    return db.run("SELECT 1 FROM {p}jobs WHERE id = :id", id=job.id).first() is not None
 
 
 def _held(db: Db, job: NewJob) -> Held | None:
