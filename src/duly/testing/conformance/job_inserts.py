@@ -202,5 +202,6 @@ class InsertCases(StoreConformance):
         end = store.listen(heard.append)
         end()
         end()
+        before = list(heard)  # a listener may be told that it listens, if that was quick
         await insert(store, a_job())
-        assert heard == []
+        assert heard == before
