@@ -33,7 +33,7 @@ LOST_LEASE_MS = 1
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What makes a run different from the plain one."""
+    """How a run differs from the plain one: a condition of the benchmark."""
 
     name: str
     at_least: float
@@ -106,7 +106,7 @@ def measure_pressure(server: PostgresServer, jobs: int, pairs: int) -> list[Pres
 def _beside_plain(condition: Condition, pairs: int, run: Callable[[Condition], Run]) -> Pressure:
     runs: dict[str, list[Run]] = {PLAIN.name: [], condition.name: []}
     for turn in range(pairs):
-        # Whoever is second finds the server warm: they take turns at that.
+        # The second run finds a warm server, so they alternate.
         for each in (PLAIN, condition) if turn % 2 else (condition, PLAIN):
             runs[each.name].append(run(each))
     return Pressure(condition, tuple(runs[PLAIN.name]), tuple(runs[condition.name]))

@@ -29,7 +29,7 @@ _LEAVE = "DELETE FROM duly_job_line WHERE action = 'bench.noop'"
 
 @dataclass(frozen=True, slots=True)
 class HeldSnapshot:
-    """What one claim reads before and after jobs have passed."""
+    """Blocks read by one claim, before and after jobs have passed."""
 
     passed: int
     blocks_before: int

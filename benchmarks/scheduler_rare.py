@@ -60,7 +60,7 @@ async def measure_rare(url: str, count: int, rounds: int) -> Rare:
         await store.put_schedules([_write(number) for number in range(DUE)])
         desk.settle()
         for number in range(rounds):
-            # Whoever comes first finds colder pages.
+            # The first run finds colder pages, so they alternate.
             for name, flow in sorted({"own": FLOW, "rare": RARE}.items(), reverse=number % 2 == 1):
                 desk.run(MAKE_DUE, ms=now_ms() - 1_000, flow=flow, due=DUE)
                 found[name].append(await _timed(_step(store, flow, DUE)))

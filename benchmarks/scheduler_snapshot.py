@@ -42,7 +42,7 @@ MAKE_DUE = (
 
 @dataclass(frozen=True, slots=True)
 class HeldPlan:
-    """What a step reads of the index before and after schedules have passed."""
+    """Blocks of the index that a step reads, before and after schedules have passed."""
 
     passed: int
     blocks_before: int

@@ -1,4 +1,4 @@
-"""How often a schedule may run: the one rule for `max_runs`. Pure.
+"""The one rule for `max_runs`: how often a schedule may run. Pure.
 
 A schedule with a limit has a count, `runs_had`, stored beside its definition. An occurrence is
 charged in the transaction that hands it over, whoever does that: planner, tick, dispatch or claim.
@@ -16,17 +16,17 @@ from duly.schedules import Definition, Schedule
 
 
 def runs_left(max_runs: int | None, runs_had: int | None) -> int | None:
-    """How many runs a limit leaves; None: there is no limit."""
+    """Return how many runs a limit leaves; None: there is no limit."""
     return None if max_runs is None else max(0, max_runs - (runs_had or 0))
 
 
 def left_of(schedule: Schedule) -> int | None:
-    """How many runs a schedule has left, by the count stored with it; None: no limit."""
+    """Return how many runs a schedule has left, by its stored count; None: no limit."""
     return runs_left(schedule.definition.max_runs, schedule.runs_had)
 
 
 def count_of(most: int, stored: int | None, row_left: int | None, in_ledger: int = 0) -> int:
-    """How many runs a schedule with a limit has had.
+    """Return how many runs a schedule with a limit has had.
 
     `stored` is the count on its document, `row_left` what its index row says is left, None where
     there is no row. A release that knows no stored count charges the row alone: so where the row

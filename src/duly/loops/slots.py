@@ -110,8 +110,8 @@ class Slot:
             elif job.schedule_id is not None:
                 outcome = await self._admit(action, job, context)
             if job.careful and outcome is None and context.interruption is None:
-                # Whoever stops waiting for a slow database may be charged for a start that never
-                # was: one attempt fewer, and never one more.
+                # A slot that stops waiting for a slow database may be charged for a start that did
+                # not happen: one attempt fewer, and never one more.
                 outcome = await self._await(self._record_start(job, context), context)
             if job.careful or job.schedule_id is not None:
                 self._begun_at = loop.time()

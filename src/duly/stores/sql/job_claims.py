@@ -69,7 +69,7 @@ class _Look:
     queues: dict[str, QueueSettings]
     """Those that may be served."""
     lines: dict[str, tuple[Segment, ...]]
-    """Of queues in which somebody stands in line: where."""
+    """Where jobs are queued, by queue."""
 
     @property
     def next_ms(self) -> int | None:
