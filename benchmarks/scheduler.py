@@ -51,6 +51,8 @@ class Size:
     entries: tuple[int, ...]
     passed: int
     """Schedules that pass under a held snapshot."""
+    moves: int
+    """How often rows move under it."""
 
 
 FULL = Size(
@@ -64,6 +66,7 @@ FULL = Size(
     idle_s=20,
     entries=(1_000, 10_000),
     passed=300_000,
+    moves=1_000,
 )
 QUICK = Size(
     burst=2_000,
@@ -76,6 +79,7 @@ QUICK = Size(
     idle_s=1,
     entries=(50,),
     passed=30_000,
+    moves=200,
 )
 
 
@@ -175,7 +179,7 @@ def _rare(server: PostgresServer, size: Size) -> Rare:
 def _held(server: PostgresServer, size: Size) -> HeldPlan:
     url = server.create()
     try:
-        return asyncio.run(measure_held_plan(url, size.passed))
+        return asyncio.run(measure_held_plan(url, size.passed, size.moves))
     finally:
         server.drop(url)
 

@@ -1,5 +1,6 @@
-"""Blocks that one planning step reads while a transaction keeps the server from removing the index
-entries of schedules that have passed: those that ran once, and have no row any more.
+"""Blocks that one planning step reads while a transaction keeps the server from removing index
+entries: those of schedules that ran once and have no row any more, and those of the times that
+recurring schedules have left.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from dataclasses import asdict, dataclass
 import psycopg
 
 from benchmarks.blocks import Blocks
-from benchmarks.scheduler_rows import FLOW, Desk, Lost, create, now_ms, opened
-from duly.plan_store import PlanRequest
-from duly.store import Store
+from benchmarks.scheduler_rows import FLOW, Desk, Lost, now_ms
+from duly.ids import new_id
+from duly.plan_store import PlanRequest, PlanSettings
+from duly.schedules import Definition, Policies, ScheduleId
+from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.stores import open_store
+from duly.testing.clock import ManualClock
+from duly.triggers import every
+from duly.triggers.instants import from_ms
 
-SCHEDULES = 1_000
+IDLE = 1_000
+"""Schedules that no step plans."""
 CHUNKS = 30
 """The planner takes a step after each chunk, as planners do."""
 DUE = 20
-"""Rows that the step plans."""
+"""Rows that each step plans and moves."""
 INDEX = "duly_schedule_index"
 ENTER = """
     WITH ruled AS (
@@ -34,29 +42,31 @@ ENTER = """
 """
 LEAVE = "DELETE FROM duly_schedule_index WHERE trigger_version = 1000"
 FORGET = "DELETE FROM duly_schedule_rules WHERE name = 'once'"
-MAKE_DUE = (
-    "UPDATE duly_schedule_index SET nominal_ms = :ms, run_at_ms = :ms WHERE row_id IN "
-    "(SELECT row_id FROM duly_schedule_index ORDER BY row_id LIMIT :due)"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPlan:
-    """Blocks of the index that a step reads, before and after schedules have passed."""
+    """Blocks that the statements of a step read which name the index."""
 
     passed: int
+    moves: int
+    """Of each row that the step plans."""
     blocks_before: int
     blocks_after: int
+    """After schedules have passed."""
+    blocks_after_moves: int
+    """And after the rows have moved as well."""
 
     @property
     def ratio(self) -> float:
-        """Return how many times as much it reads."""
-        return self.blocks_after / self.blocks_before
+        """Return how many times as much it reads at worst."""
+        return max(self.blocks_after, self.blocks_after_moves) / self.blocks_before
 
     def __str__(self) -> str:
         return (
             f"held snapshot: a step reads {self.blocks_before} blocks of the index, "
-            f"{self.blocks_after} after {self.passed:,} schedules have passed"
+            f"{self.blocks_after} after {self.passed:,} schedules have passed, "
+            f"{self.blocks_after_moves} after its {DUE} rows have moved {self.moves:,} times"
         )
 
     def to_json(self) -> dict[str, object]:
@@ -64,36 +74,56 @@ class HeldPlan:
         return asdict(self)
 
 
-async def measure_held_plan(url: str, passed: int) -> HeldPlan:
-    """Hold a snapshot, let schedules pass, and count what a step reads."""
-    print(f"benchmark: planning under a held snapshot, {passed:,} passed", file=sys.stderr)
-    desk, store = Desk(url), opened(url)
+async def measure_held_plan(url: str, passed: int, moves: int) -> HeldPlan:
+    """Hold a snapshot, let schedules pass and rows move, and count what a step reads."""
+    print(
+        f"benchmark: planning under a held snapshot, {passed:,} passed, {moves:,} moves",
+        file=sys.stderr,
+    )
+    clock = ManualClock(from_ms(now_ms()))
+    planning = PlanSettings(look_ahead_ms=0)
+    desk, store = Desk(url), open_store(url, clock=clock, planning=planning, connections=2)
     try:
-        await create(store, SCHEDULES)
+        await store.put_schedules([_write(number) for number in range(DUE + IDLE)])
         desk.settle()
         with psycopg.connect(url) as reader:
             reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             reader.execute("SELECT count(*) FROM duly_schedule_index")
-            await _step(store, desk)
-            before = await _step(store, desk)
+            await _counted(store, clock)
+            before = await _counted(store, clock)
             for chunk in range(CHUNKS):
-                from_ms = now_ms() - 86_400_000 + chunk * passed
-                desk.run(ENTER, from_ms=from_ms, many=passed // CHUNKS, flow=FLOW)
+                first_ms = clock.now_ms() - 86_400_000 + chunk * passed
+                desk.run(ENTER, from_ms=first_ms, many=passed // CHUNKS, flow=FLOW)
                 desk.run(LEAVE)
                 desk.run(FORGET)
-                await store.plan_occurrences(PlanRequest(flows=(FLOW,)))
-            after = await _step(store, desk)
+                await _step(store, clock)
+            after = await _counted(store, clock)
+            for _ in range(moves):
+                await _step(store, clock)
+            after_moves = await _counted(store, clock)
     finally:
         await store.close()
         desk.close()
-    return HeldPlan(passed, before, after)
+    return HeldPlan(passed, moves, before, after, after_moves)
 
 
-async def _step(store: Store, desk: Desk) -> int:
-    desk.run(MAKE_DUE, ms=now_ms() - 1_000, due=DUE)
+def _write(number: int) -> ScheduleWrite:
+    trigger = every(minutes=1) if number < DUE else every(days=365)
+    definition = Definition(trigger, "send", policies=Policies(overlap="allow"))
+    key = ScheduleKey(FLOW, f"user:{number}", "digest")
+    return ScheduleWrite(key, ScheduleId(new_id("sch_")), definition)
+
+
+async def _counted(store: Store, clock: ManualClock) -> int:
     counted = Blocks(INDEX)
     with counted.counting():
-        report = await store.plan_occurrences(PlanRequest(flows=(FLOW,)))
-    if report.rows < DUE:
-        raise Lost(f"{DUE} rows were due; {report.rows} were planned")
+        await _step(store, clock)
     return counted.blocks
+
+
+async def _step(store: Store, clock: ManualClock) -> None:
+    """Plan the rows that come due in the next minute, which moves each of them once."""
+    clock.advance(minutes=1)
+    report = await store.plan_occurrences(PlanRequest(flows=(FLOW,)))
+    if report.rows != DUE:
+        raise Lost(f"{DUE} rows were due; {report.rows} were planned")

@@ -134,9 +134,10 @@ class DispatchStore(Protocol):
         """Take due rows of hand-over `http` and posts whose lease or delay has ended.
 
         Ledger rows as `dispatching`, with claim id and lease, and the advance of each row are one
-        transaction; misfires go by the schedule's policy. What was claimed before comes first,
-        oldest run time first. A lease that ended: at_least_once is posted again, at_most_once
-        becomes `failed (unknown)` and is not given.
+        transaction; misfires go by the schedule's policy. What was claimed before comes first. If
+        there is more than the limit, what has been free for longest is taken; the answer is in
+        order of run times. A lease that ended: at_least_once is posted again, at_most_once becomes
+        `failed (unknown)` and is not given.
         """
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:

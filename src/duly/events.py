@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, cast
 
 from duly.jobs import JobId, JobState, WorkerId
 
@@ -45,3 +46,19 @@ class Attempt(NamedTuple):
     took_ms: int | None = None
     """How long the handler ran, from its start to its return; None: it runs, never began or was
     lost. Less than the time from claim to end, which also holds waiting and storing."""
+
+
+def attempts_of(events: Iterable[JobEvent]) -> list[Attempt]:
+    """Return the tries that the events of one job tell of: each is a claim, and what ended it."""
+    found: dict[int, Attempt] = {}
+    for event in events:
+        number = event.attempt
+        if event.state is JobState.PROCESSING:
+            worker = WorkerId(event.actor or "")
+            found[number] = Attempt(event.job_id, number, worker, event.at_ms, None, None, None)
+        elif number in found and found[number].status is None:
+            status = event.ended_as or cast("AttemptStatus", event.state.value)
+            found[number] = found[number]._replace(
+                ended_at_ms=event.at_ms, status=status, error=event.reason, took_ms=event.took_ms
+            )
+    return list(found.values())

@@ -100,6 +100,14 @@ class Claims(NamedTuple):
     now_ms: int
 
 
+class NextLeaseEnd(NamedTuple):
+    """When to look for leases that have ended."""
+
+    at_ms: int | None
+    """When the first lease of a running job ends, or has ended; None: no job is leased."""
+    now_ms: int
+
+
 class ProgressNote(NamedTuple):
     """How far a running job is."""
 
@@ -291,6 +299,13 @@ class JobStore(Protocol):
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
         """Move jobs whose lease has ended on, as `decide_loss` says; attempts close as `lost`."""
+
+    async def next_lease_end(self) -> NextLeaseEnd:
+        """Return when the first lease of a running job ends.
+
+        Leases that were renewed count from their renewal, and jobs that ended do not count. Where
+        very many have ended, the answer may be too early, and the next one is later.
+        """
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
         """Queue scheduled and retrying jobs whose run time has come, earliest first."""

@@ -157,6 +157,8 @@ class ScheduleEvent:
     by: str
     detail: dict[str, Any] = field(default_factory=dict)
     """The old timing, where it changed; for `deleted`, also the key."""
+    seq: int = field(default=0, compare=False, repr=False)
+    """Given by the store, rising; 0 before that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Memory stores that are broken in one way each, about dispatches; and the case that notices it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -13,13 +13,24 @@ from duly.dispatch_store import (
     Fire,
     FireAnswer,
 )
+from duly.engine import dispatches
+from duly.engine.dispatches import stored_id
+from duly.engine.kinds import ROW_IDS, StoredOccurrence
+from duly.engine.port import Tx
 from duly.ledger import Occurrence, OccurrenceState
-from duly.store import Refused, ScheduleEvent, ScheduleWrite, ScheduleWritten
+from duly.store import Refused, ScheduleWrite, ScheduleWritten
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, StoredKey, Tables
 from duly.testing.conformance import DispatchConformance, StoreConformance
+from tests.conformance.broken_turns import planted
 
 S = OccurrenceState
+
+
+def without_row(tx: Tx, items: Iterable[StoredOccurrence]) -> set[str]:
+    """Takes the schedules that finished for deleted ones."""
+    owners = {item.occurrence.schedule_id for item in items}
+    return {each for each in owners if not tx.find(ROW_IDS, each)}
 
 
 class BrokenTicks(MemoryStore):
@@ -135,14 +146,6 @@ class PostsTheDeleted(BrokenTicks):
         self._tables.events = [each for each in self._tables.events if each.kind != "deleted"]
 
 
-class TakesFinishedForDeleted(BrokenTicks):
-    def prepare(self) -> None:
-        rows = {row.schedule_id for row in self._tables.rows.values()}
-        for owner, _ in self._tables.posts:
-            if owner not in rows:
-                self._tables.events.append(ScheduleEvent(owner, "deleted", 0, "nobody"))
-
-
 class BrokenAnswers(MemoryStore):
     """Base of those that spoil what answers do."""
 
@@ -166,7 +169,7 @@ class BrokenAnswers(MemoryStore):
 class BelievesEveryClaim(BrokenAnswers):
     def prepare(self, claim_id: str) -> None:
         for key, post in self._tables.posts.items():
-            self._tables.posts[key] = post._replace(claim_id=claim_id)
+            self._tables.posts[key] = post._replace(claim_id=stored_id(claim_id))
 
 
 class RepeatsWithoutDelay(BrokenAnswers):
@@ -283,6 +286,10 @@ class LetsTicksPostWhatWasFired(BrokenEndpoints):
         posts = dict(self._tables.posts)
         answer = await super().fire(request)
         self._tables.posts = posts
+        for key in posts:
+            self._tables.ledger[key] = LedgerEntry(
+                msgspec.structs.replace(self._tables.ledger[key].occurrence, state=S.DISPATCHING)
+            )
         return answer
 
 
@@ -373,7 +380,10 @@ BROKEN_DISPATCHES: list[tuple[type[MemoryStore], type[StoreConformance], str]] =
         (PostsAtMostOnceTwice, "test_at_most_once_is_not_posted_again"),
         (PostsForEver, "test_gives_up_in_the_end"),
         (PostsTheDeleted, "test_deleted_schedule_is_not_posted_again"),
-        (TakesFinishedForDeleted, "test_finished_schedule_is_posted_again"),
+        (
+            planted("TakesFinishedForDeleted", (dispatches, "_deleted", without_row)),
+            "test_finished_schedule_is_posted_again",
+        ),
         (BelievesEveryClaim, "test_claim_speaks_for_its_own_alone"),
         (BelievesEveryClaim, "test_lost_lease_has_no_say"),
         (RepeatsWithoutDelay, "test_again_waits_for_its_delay"),

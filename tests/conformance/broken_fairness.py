@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from duly.engine.kinds import StoredJob
 from duly.job_store import ClaimRequest
 from duly.stores import MemoryStore
-from duly.stores.memory.tables import StoredJob, StoredToken
+from duly.stores.memory.tables import StoredToken
 from duly.testing.conformance import FairnessConformance, StoreConformance
 from duly.triggers.instants import to_ms
 from tests.conformance.broken_jobs import BrokenClaims

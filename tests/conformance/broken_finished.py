@@ -74,6 +74,7 @@ class BrokenRetention(MemoryStore):
         self.hide()
         pruned = await super().prune_schedules(retention, limit, cursor)
         self._tables.jobs, self._tables.posts = before.jobs, before.posts
+        self._tables.ledger = before.ledger
         return pruned
 
     def hide(self) -> None:
@@ -87,7 +88,7 @@ class DeletesBusySchedules(BrokenRetention):
 
 class DeletesPostedSchedules(BrokenRetention):
     def hide(self) -> None:
-        self._tables.posts = {}
+        self._tables.posts, self._tables.ledger = {}, {}
 
 
 class DeletesEarly(BrokenRetention):

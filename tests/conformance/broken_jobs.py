@@ -1,11 +1,12 @@
 """Memory stores that are broken in one way each, about jobs; and the case that notices it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from duly.events import JobEvent
+from duly.engine.kinds import StoredJob
+from duly.events import JobEvent, attempts_of
 from duly.job_store import (
     MAX_SWEEP,
     ClaimRequest,
@@ -16,6 +17,7 @@ from duly.job_store import (
     KeyTaken,
     Line,
     Lock,
+    NextLeaseEnd,
     QueueSettings,
     Renewed,
     Retention,
@@ -24,13 +26,13 @@ from duly.job_store import (
 from duly.jobs import ALL_QUEUES, Job, JobId, JobState, NewJob, StartMode, Token, WorkerId
 from duly.outcomes import Finish
 from duly.stores import MemoryStore
-from duly.stores.memory.tables import StoredJob
 from duly.testing.conformance import (
     FairnessConformance,
     JobConformance,
     LockConformance,
     StoreConformance,
 )
+from duly.testing.conformance.job_samples import LEASE_MS
 
 
 class BrokenJobs(MemoryStore):
@@ -119,12 +121,38 @@ class RescuesSilently(BrokenJobs):
         return count
 
 
+class ForgetsRenewals(MemoryStore):
+    """A lease ends when it would have ended without its renewals."""
+
+    async def next_lease_end(self) -> NextLeaseEnd:
+        end = await super().next_lease_end()
+        if end.at_ms is None:
+            return end
+        return end._replace(at_ms=min(end.at_ms, *_first_lease_ends(self, {None})))
+
+
+class CountsEndedJobs(MemoryStore):
+    """A lease lasts also where its job has ended."""
+
+    async def next_lease_end(self) -> NextLeaseEnd:
+        end = await super().next_lease_end()
+        ends = _first_lease_ends(self, {None, "succeeded", "failed"})
+        return end._replace(at_ms=min(ends, default=end.at_ms))
+
+
+def _first_lease_ends(store: MemoryStore, statuses: Collection[str | None]) -> list[int]:
+    """Return when leases of the newest attempts end that nobody renewed."""
+    tries = [attempts_of(events) for events in store._tables.job_events.values()]
+    newest = [attempts[-1] for attempts in tries if attempts]
+    return [each.started_at_ms + LEASE_MS for each in newest if each.status in statuses]
+
+
 class LeavesLostAttemptsOpen(BrokenJobs):
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         claims = await super().claim_jobs(request)
-        for job_id, attempts in self._tables.attempts.items():
-            self._tables.attempts[job_id] = tuple(
-                each._replace(status=None) if each.status == "lost" else each for each in attempts
+        for job_id, events in self._tables.job_events.items():
+            self._tables.job_events[job_id] = tuple(
+                each for each in events if each.ended_as != "lost"
             )
         return claims
 
@@ -411,6 +439,8 @@ BROKEN_JOBS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (KeepsTheLeaseOfTheEnded, JobConformance, "test_success_ends_a_job"),
     (IgnoresTheWishToCancel, JobConformance, "test_failure_after_a_wish_to_cancel_ends_it"),
     (CancelsTheRunning, JobConformance, "test_running_jobs_are_asked_to_stop"),
+    (ForgetsRenewals, JobConformance, "test_renewed_leases_end_later"),
+    (CountsEndedJobs, JobConformance, "test_no_lease_has_no_end"),
     (RescuesSilently, JobConformance, "test_first_loss_is_uncharged_and_marked"),
     (
         LeavesLostAttemptsOpen,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from duly.engine.kinds import StoredJob
 from duly.job_store import MAX_SWEEP, ClaimRequest, Claims, JobRefused, Retention
 from duly.jobs import Job, JobId, JobState
 from duly.ledger import Occurrence, OccurrenceState
@@ -14,7 +15,7 @@ from duly.outcomes import Finish
 from duly.plan_store import PlanReport, PlanRequest
 from duly.schedules import ScheduleId
 from duly.stores import MemoryStore
-from duly.stores.memory.tables import LedgerEntry, StoredJob, Tables
+from duly.stores.memory.tables import LedgerEntry, Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance
 
 

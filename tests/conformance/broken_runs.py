@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from duly.engine import dispatches, fires, planning, reconcile, rows, schedules
 from duly.planning import Plan
+from duly.rules import edits
 from duly.runs import runs_after_edit
 from duly.schedules import Definition
 from duly.stores import MemoryStore
-from duly.stores.memory import dispatches, fires, plans, schedules, tables, upkeep
 from duly.testing.conformance import PlanningConformance, StoreConformance
 from tests.conformance.broken_turns import planted
 
@@ -48,27 +49,27 @@ BROKEN_RUNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_dispatches_are_charged",
         ),
         (
-            planted("KeepsRunsOfWithdrawn", (schedules, "runs_after_edit", keeps_withdrawn)),
+            planted("KeepsRunsOfWithdrawn", (edits, "runs_after_edit", keeps_withdrawn)),
             "test_withdrawn_runs_are_given_back",
         ),
         (
-            planted("KeepsRunsOverPauses", (schedules, "runs_after_edit", keeps_withdrawn)),
+            planted("KeepsRunsOverPauses", (edits, "runs_after_edit", keeps_withdrawn)),
             "test_pause_gives_back_what_has_not_begun",
         ),
         (
-            planted("KeepsRunsOfDispatches", (schedules, "runs_after_edit", keeps_withdrawn)),
+            planted("KeepsRunsOfDispatches", (edits, "runs_after_edit", keeps_withdrawn)),
             "test_withdrawn_dispatch_is_given_back",
         ),
         (
-            planted("ChargesTwice", (plans, "settle", as_planned)),
+            planted("ChargesTwice", (planning, "settle", as_planned)),
             "test_row_set_back_is_not_charged_twice",
         ),
         (
-            planted("ChargesTheDispatchedTwice", (plans, "settle", as_planned)),
+            planted("ChargesTheDispatchedTwice", (planning, "settle", as_planned)),
             "test_time_dispatched_early_is_charged_once",
         ),
         (
-            planted("PlansFreeOfCharge", (tables, "known_runs", nothing_counted)),
+            planted("PlansFreeOfCharge", (rows, "known_runs", nothing_counted)),
             "test_planned_runs_are_charged",
         ),
         (
@@ -76,7 +77,7 @@ BROKEN_RUNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_posts_are_charged_once",
         ),
         (
-            planted("ForgetsRunsInRepairs", (upkeep, "known_runs", none_had)),
+            planted("ForgetsRunsInRepairs", (reconcile, "known_runs", none_had)),
             "test_lost_row_comes_back_with_the_count",
         ),
         (

@@ -1,7 +1,7 @@
 """Memory stores with one planted bug each, about overlap, lateness, edits and extras.
 
-A bug is planted by putting another function in the place of one of the memory store's own, for as
-long as a verb runs; beside it stands the case that notices.
+A bug is planted by putting another function in the place of one of the engine's or of the memory
+store's own, for as long as a verb runs; beside it stands the case that notices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,31 +13,37 @@ from typing import Any, ClassVar
 
 import pytest
 
+from duly.engine import (
+    extras,
+    failing,
+    hand_over,
+    jobs,
+    kinds,
+    moves,
+    overlap,
+    planning,
+    schedules,
+    walks,
+    withdrawals,
+)
+from duly.engine import ledger as engine_ledger
+from duly.engine.kinds import MARKER, OCCURRENCE, StoredOccurrence
+from duly.engine.port import Tx
 from duly.job_store import JobRefused
 from duly.jobs import Job, JobId, JobState
 from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
 from duly.outcomes import Finish
 from duly.plan_store import PlanReport, PlanRequest
 from duly.planning import Come, plan_times, policies_of
+from duly.rules import edits, spans
+from duly.rules.edits import Edit
 from duly.schedules import Schedule, ScheduleId
-from duly.stores import MemoryStore, spans
-from duly.stores.memory import (
-    extras,
-    failing,
-    hand_over,
-    job_claims,
-    job_moves,
-    job_sweeps,
-    ledger,
-    schedules,
-    turns,
-    withdrawals,
-)
-from duly.stores.memory.tables import LedgerEntry, Tables
+from duly.stores import MemoryStore
+from duly.stores.memory.tables import Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance
 from duly.turns import Asking, Turns, decide_turns
 
-Patch = tuple[ModuleType, str, object]
+Patch = tuple[ModuleType | type, str, object]
 
 
 class Planted(MemoryStore):
@@ -63,9 +69,10 @@ def nothing(*_args: object, **_names: object) -> None:
     """Does not do it."""
 
 
-def give_back_to_nobody(tables: Tables, _now_ms: int, job: Job) -> None:
-    if tables.running.get(job.schedule_id or "") == job.id:
-        del tables.running[job.schedule_id or ""]
+def give_back_to_nobody(tx: Tx, job: Job) -> None:
+    marker = tx.get(MARKER, job.schedule_id or "")
+    if marker is not None and marker.job_id == job.id:
+        tx.delete(MARKER, marker.schedule_id)
 
 
 def all_may_run(*_: object) -> Turns:
@@ -85,16 +92,17 @@ def last_come_first(job: Job) -> tuple[int, int, str]:
 
 
 def waits_in_any_case(job: Job) -> bool:
-    return job.state in job_sweeps.WAITING
+    return job.state in kinds.WAITING_STATES
 
 
-_stop = turns._stop
+_stop = overlap._stop
 
 
-def stop_only_what_runs(tables: Tables, now_ms: int, decided: Turns, heir: Any) -> None:
-    assert decided.cancels is not None
-    if tables.jobs[decided.cancels].job.state == JobState.PROCESSING:
-        _stop(tables, now_ms, decided, heir)
+def stop_only_what_runs(tx: Tx, turns: Turns, successor: Any) -> None:
+    assert turns.cancels is not None
+    holder = tx.get(kinds.JOB, turns.cancels)
+    if holder is not None and holder.job.state is JobState.PROCESSING:
+        _stop(tx, turns, successor)
 
 
 def first_of_many(asking: Any, holder: Any, *rest: Any) -> Turns:
@@ -109,26 +117,33 @@ def nobody_is_late(*_: object) -> set[JobId]:
     return set()
 
 
-def anything_of(tables: Tables, job: Job) -> Occurrence | None:
+def anything_of(tx: Tx, job: Job) -> Occurrence | None:
     """Takes what has begun for planned."""
-    entry = tables.ledger.get((ScheduleId(job.schedule_id or ""), job.nominal_ms or 0))
-    return None if entry is None else entry.occurrence
+    item = engine_ledger.of_job(tx, job)
+    return None if item is None else item.occurrence
 
 
 def backwards(found: list[Any], key: Any = None) -> list[Any]:
     return sorted(found, key=key, reverse=True)
 
 
-def stays_finished(stored: Any, *_: object) -> Any:
-    return stored, None
+_placed = edits._placed
 
 
-def from_the_first_withdrawn(
-    stored: Any, row: Any, come: Come, runs_left: int | None, now_ms: int
-) -> Any:
+def stays_finished(schedule: Schedule, after_ms: int) -> Any:
+    """Begins new schedules only."""
+    if schedule.version == 1:
+        return _placed(schedule, after_ms)
+    return replace(schedule, state="finished"), None
+
+
+def not_set_back(edit: Edit, *_: object) -> Edit:
+    return edit
+
+
+def from_the_first_withdrawn(edit: Edit, come: Come, _now_ms: int) -> Edit:
     """Takes along whatever the rule has between a withdrawn time and the edit."""
-    del now_ms
-    return *schedules._set_back(stored, row, list(come.times), runs_left), []
+    return edits._row_back(edit, come.times[0])
 
 
 def forgets_them(row: Any, *_: object) -> Any:
@@ -139,9 +154,9 @@ def charges_nothing(row: Any, come: Come, now_ms: int) -> Any:
     return plan_times(row, come, now_ms)[0], row.runs_left
 
 
-def put_beside(tables: Tables, occurrence: Occurrence, claim_id: str | None = None) -> None:
-    key = (occurrence.schedule_id, occurrence.nominal_ms)
-    tables.ledger[key] = LedgerEntry(occurrence, claim_id=claim_id)
+def write_beside(tx: Tx, item: StoredOccurrence) -> None:
+    tx.get(OCCURRENCE, *OCCURRENCE.key(item))
+    tx.put(OCCURRENCE, item)
 
 
 def whole_span(_rule: str, whole: Any, _taken: object) -> list[Any]:
@@ -152,20 +167,11 @@ def taken_only(_rule: str, rows: Iterable[spans.Row]) -> list[tuple[int, int]]:
     return [(row.first_ms, row.last_ms) for row in rows if row.is_taken]
 
 
-def has_no_row(step: Any, schedule: Schedule, at_ms: int) -> bool:
-    return ledger.entry_at(step.tables, schedule.id, at_ms) is None
-
-
-_all_failed = failing._all_failed
-
-
-def ever_failed(tables: Tables, schedule_id: ScheduleId, most: int) -> bool:
-    """Forgets that it was resumed."""
-    events, tables.events = tables.events, []
-    try:
-        return _all_failed(tables, schedule_id, most)
-    finally:
-        tables.events = events
+def without_row(tx: Tx, schedule: Schedule) -> int:
+    at_ms = tx.now_ms
+    while engine_ledger.covering(tx, schedule.id, at_ms) is not None:
+        at_ms += 1
+    return at_ms
 
 
 class GivesBackAtRetries(MemoryStore):
@@ -225,102 +231,114 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (broken, PlanningConformance, name)
     for broken, name in (
         (
-            planted("KeepsTheMarker", (job_moves, "_give_back", nothing)),
+            planted("KeepsTheMarker", (moves, "give_back", nothing)),
             "test_skip_ends_with_the_one_in_its_way",
         ),
         (
-            planted("HandsOverToNobody", (job_moves, "_give_back", give_back_to_nobody)),
+            planted("HandsOverToNobody", (moves, "give_back", give_back_to_nobody)),
             "test_every_end_hands_over",
         ),
         (GivesBackAtRetries, "test_retries_keep_the_marker"),
         (
-            planted("LetsAllRun", (turns, "settle", all_may_run)),
+            planted("LetsAllRun", (overlap, "settle", all_may_run)),
             "test_skip_makes_no_second_job",
         ),
         (SkipsSilently, "test_skip_makes_no_second_job"),
         (
-            planted("BuffersAll", (turns, "_asking", all_wait)),
+            planted("BuffersAll", (overlap, "_asking", all_wait)),
             "test_buffer_one_keeps_one_in_line",
         ),
         (
-            planted("SkipsTheCaughtUp", (turns, "_asking", all_ask)),
+            planted("SkipsTheCaughtUp", (overlap, "_asking", all_ask)),
             "test_caught_up_runs_one_after_another",
         ),
         (
-            planted("ServesTheLastFirst", (job_moves, "turn_key", last_come_first)),
+            planted("ServesTheLastFirst", (kinds, "turn_order", last_come_first)),
             "test_first_in_line_is_the_oldest",
         ),
         (
-            planted("PromotesTheLine", (job_sweeps, "is_waiting", waits_in_any_case)),
+            planted(
+                "PromotesTheLine",
+                (kinds, "is_waiting", waits_in_any_case),
+                (jobs, "is_waiting", waits_in_any_case),
+            ),
             "test_buffer_one_stands_in_line_until_the_end",
         ),
         (
-            planted("WakesForTheLine", (job_claims, "is_waiting", waits_in_any_case)),
+            planted("WakesForTheLine", (kinds, "is_waiting", waits_in_any_case)),
             "test_buffer_one_stands_in_line_until_the_end",
         ),
         (
-            planted("StopsNobody", (turns, "_stop", nothing)),
+            planted("StopsNobody", (overlap, "_stop", nothing)),
             "test_cancel_running_asks_the_holder_to_stop",
         ),
         (
-            planted("StopsOnlyWhatRuns", (turns, "_stop", stop_only_what_runs)),
+            planted("StopsOnlyWhatRuns", (overlap, "_stop", stop_only_what_runs)),
             "test_cancel_running_takes_a_waiting_holder_away",
         ),
         (RevivedStealTheMarker, "test_revived_job_runs_beside_the_holder"),
         (
-            planted("LetsTheOlderStopTheNewer", (turns, "_held_at_ms", nothing)),
+            planted("LetsTheOlderStopTheNewer", (overlap, "_held_at_ms", nothing)),
             "test_older_run_does_not_cancel_a_newer_one",
         ),
         (
-            planted("QueuesTheFirstOfMany", (turns, "decide_turns", first_of_many)),
+            planted("QueuesTheFirstOfMany", (overlap, "decide_turns", first_of_many)),
             "test_cancel_running_at_once_runs_the_newest",
         ),
         (
-            planted("IsNeverLate", (turns, "decide_late", nobody_is_late)),
+            planted("IsNeverLate", (overlap, "decide_late", nobody_is_late)),
             "test_late_jobs_are_missed_but_the_latest",
         ),
         (
-            planted("CallsTheMissedSkipped", (ledger, "end_planned", nothing)),
+            planted("CallsTheMissedSkipped", (engine_ledger, "end_planned", nothing)),
             "test_late_jobs_are_missed_but_the_latest",
         ),
         (
-            planted("WithdrawsNothing", (schedules, "withdraw", lambda *_, **__: [])),
+            planted("WithdrawsNothing", (withdrawals, "withdraw", lambda *_, **__: [])),
             "test_edit_just_before_the_time_loses_nothing",
         ),
         (
-            planted("LosesTheWithdrawn", (schedules, "still_had", lambda *_: [])),
+            planted(
+                "LosesTheWithdrawn",
+                (edits, "_row_back", not_set_back),
+                (edits, "_come_again", not_set_back),
+            ),
             "test_edit_just_before_the_time_loses_nothing",
         ),
         (
-            planted("WithdrawsWhatBegan", (ledger, "planned_of", anything_of)),
+            planted("WithdrawsWhatBegan", (engine_ledger, "planned_of", anything_of)),
             "test_released_job_has_begun",
         ),
         (
-            planted("WithdrawsForWords", (schedules, "without_words", lambda given: given)),
+            planted("WithdrawsForWords", (edits, "without_words", lambda given: given)),
             "test_description_and_note_touch_nothing",
         ),
         (
-            planted("StaysFinished", (schedules, "_anew", stays_finished)),
+            planted("StaysFinished", (edits, "_placed", stays_finished)),
             "test_more_runs_begin_after_the_edit",
         ),
         (
-            planted("PlansBeforeTheEdit", (schedules, "_come_again", from_the_first_withdrawn)),
+            planted("PlansBeforeTheEdit", (edits, "_come_again", from_the_first_withdrawn)),
             "test_new_rule_has_no_times_before_the_edit",
         ),
         (
-            planted("TakesTheQueuedForLate", (schedules, "admitted", lambda *_: {})),
+            planted("TakesTheQueuedForLate", (withdrawals, "admitted", lambda *_: {})),
             "test_new_trigger_loses_nothing_that_is_queued",
         ),
         (
-            planted("ForgetsWhatHadCome", (schedules, "plan_times", forgets_them)),
+            planted("ForgetsWhatHadCome", (edits, "plan_times", forgets_them)),
             "test_withdrawn_times_before_and_after_the_edit",
         ),
         (
-            planted("GivesARunTwice", (schedules, "plan_times", charges_nothing)),
+            planted("RunsWhatWasMissed", (planning.RowPlan, "is_after_edits", True)),
+            "test_time_missed_in_a_pause_does_not_run_when_it_is_spread",
+        ),
+        (
+            planted("GivesARunTwice", (edits, "plan_times", charges_nothing)),
             "test_more_runs_begin_after_the_edit",
         ),
         (
-            planted("WithdrawsExtras", (ledger, "EXTRAS", frozenset())),
+            planted("WithdrawsExtras", (engine_ledger, "EXTRAS", frozenset())),
             "test_extras_survive_an_edit_and_not_the_deletion",
         ),
         (
@@ -328,15 +346,15 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_line_is_withdrawn_before_its_holder",
         ),
         (
-            planted("LeavesWritesToPlanners", (schedules, "plan_at_once", nothing)),
+            planted("LeavesWritesToPlanners", (schedules, "plan_soon", nothing)),
             "test_next_minute_is_planned_by_the_write",
         ),
         (
-            planted("ForgetsPauses", (schedules, "write_pause", nothing)),
+            planted("ForgetsPauses", (withdrawals, "write_pause", nothing)),
             "test_resume_writes_down_what_the_pause_swallowed",
         ),
         (
-            planted("CoversTheWithdrawnTwice", (ledger, "put", put_beside)),
+            planted("CoversTheWithdrawnTwice", (engine_ledger, "write", write_beside)),
             "test_withdrawn_times_of_the_pause_are_swallowed",
         ),
         (
@@ -356,17 +374,17 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_times_of_an_earlier_rule_stay_in_the_ledger",
         ),
         (
-            planted("ForgetsWhatWasDue", (schedules, "_plan_overdue", nothing)),
+            planted("ForgetsWhatWasDue", (schedules, "is_overdue", lambda *_: False)),
             "test_deletion_covers_the_times_that_had_come",
         ),
         (RunsNowEachTime, "test_same_request_gives_the_same_run"),
         (
-            planted("TakesTheSchedulesTime", (extras, "_is_nobodys", has_no_row)),
+            planted("TakesTheSchedulesTime", (extras, "_free_ms", without_row)),
             "test_extra_run_takes_no_time_of_the_schedule",
         ),
         (ChargesExtras, "test_extra_run_does_not_move_the_hand"),
         (
-            planted("CountsExtras", (ledger, "is_extra", lambda _: False)),
+            planted("CountsExtras", (walks, "is_extra", lambda _: False)),
             "test_lost_rows_do_not_count_extra_runs",
         ),
         (
@@ -376,7 +394,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_repeated_backfill_takes_nothing_twice",
         ),
         (
-            planted("DropsTheRestOfARange", (extras, "_rest", lambda *_: [])),
+            planted("DropsTheRestOfARange", (extras, "spans_left", lambda *_: [])),
             "test_bounds_are_from_inclusive_to_exclusive",
         ),
         (
@@ -385,7 +403,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         ),
         (NeverPausesAnybody, "test_failures_in_a_row_pause"),
         (
-            planted("PausesForOldFailures", (failing, "_all_failed", ever_failed)),
+            planted("PausesForOldFailures", (failing, "_resumed_at_ms", lambda *_: -1)),
             "test_resume_counts_anew",
         ),
         (

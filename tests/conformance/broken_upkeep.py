@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from duly.engine.kinds import ZONE_RULES
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import Tables
 from duly.testing.conformance import StoreConformance, UpkeepConformance
@@ -257,7 +258,8 @@ class BelievesOlderRules(BrokenZones):
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
         found = await super().recompute_zones(rules, limit=limit, cursor=cursor)
-        self._tables.zone_rules = rules or self._tables.zone_rules
+        if rules is not None:
+            self._tables.settings[ZONE_RULES] = rules
         return found
 
 

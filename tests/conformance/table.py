@@ -35,10 +35,10 @@ def table_lines(reports: dict[str, list[pytest.TestReport]]) -> Iterator[str]:
                 reasons[reason_of(report)].add(" ".join(row))
     if not counts:
         return
-    yield "".join(f"{word:<17}" for word in ("backend", "suite", *OUTCOMES)).rstrip()
+    yield "".join(f"{word:<19}" for word in ("backend", "suite", *OUTCOMES)).rstrip()
     for (backend, suite), count in sorted(counts.items()):
         cells = (backend, suite, *(count[outcome] or "-" for outcome in OUTCOMES))
-        yield "".join(f"{cell!s:<17}" for cell in cells).rstrip()
+        yield "".join(f"{cell!s:<19}" for cell in cells).rstrip()
     for reason, rows in sorted(reasons.items()):
         yield f"skipped: {', '.join(sorted(rows))}: {reason}"
 
@@ -56,7 +56,7 @@ def row_of(nodeid: str) -> Row | None:
     suite, _, test = rest.partition("::")
     if not path.startswith(FOLDER) or not test:
         return None
-    backend = path.removeprefix(f"{FOLDER}test_").removesuffix(".py")
+    backend = path.removeprefix(f"{FOLDER}test_").removesuffix(".py").replace("_", " ")
     return backend, suite.removeprefix("Test").lower()
 
 

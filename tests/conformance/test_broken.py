@@ -10,6 +10,7 @@ import pytest
 
 from duly import schedules
 from duly.occurrences import Claimed, IndexRow, index_row, trigger_of
+from duly.rules import edits
 from duly.schedules import Schedule, ScheduleId
 from duly.store import (
     CLAIM_LIMIT,
@@ -26,7 +27,6 @@ from duly.store import (
     Written,
 )
 from duly.stores import MemoryStore
-from duly.stores.memory import schedules as memory_schedules
 from duly.stores.memory.tables import schedule_key
 from duly.testing import ManualClock
 from duly.testing.conformance import (
@@ -330,7 +330,7 @@ class LosesRecentOnce(MemoryStore):
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(memory_schedules, "first_after_ms", lambda _, now_ms: now_ms)
+            patch.setattr(edits, "first_after_ms", lambda _, now_ms: now_ms)
             return await super().put_schedules(writes)
 
 

@@ -10,7 +10,12 @@ import pytest
 from duly.testing.conformance import UpkeepConformance
 from duly.testing.conformance.job_inserts import InsertCases
 from duly.testing.conformance.job_keys import KeyCases
-from duly.testing.conformance.job_sweeps import LossCases, PromotionCases, PruneCases
+from duly.testing.conformance.job_sweeps import (
+    LeaseEndCases,
+    LossCases,
+    PromotionCases,
+    PruneCases,
+)
 from duly.testing.conformance.workers import WorkerCases
 from tests.conformance.emptied import Emptied
 from tests.conformance.test_postgres import PostgresBackend
@@ -32,6 +37,13 @@ class TestUpkeep(LoopingBackend, UpkeepConformance):
 
 
 class TestJobs(
-    LoopingBackend, InsertCases, KeyCases, LossCases, PromotionCases, PruneCases, WorkerCases
+    LoopingBackend,
+    InsertCases,
+    KeyCases,
+    LeaseEndCases,
+    LossCases,
+    PromotionCases,
+    PruneCases,
+    WorkerCases,
 ):
     pass

@@ -8,7 +8,7 @@ import pytest
 
 from duly.testing import conformance
 from duly.testing.conformance import StoreConformance
-from tests.conformance import test_memory, test_postgres, test_sqlite
+from tests.conformance import test_memory, test_memory_optimistic, test_postgres, test_sqlite
 
 
 def classes_with_cases() -> set[type]:
@@ -26,7 +26,9 @@ def classes_run(backend: ModuleType | SimpleNamespace) -> set[type]:
     return {each for test in tests for each in test.__mro__}
 
 
-@pytest.mark.parametrize("backend", [test_memory, test_sqlite, test_postgres])
+@pytest.mark.parametrize(
+    "backend", [test_memory, test_memory_optimistic, test_sqlite, test_postgres]
+)
 def test_every_backend_passes_every_suite(backend: ModuleType) -> None:
     assert classes_with_cases() - classes_run(backend) == set()
 

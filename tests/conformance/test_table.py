@@ -14,6 +14,8 @@ def a_report(nodeid: str, longrepr: Any = None) -> Any:
 
 def test_rows_are_backends_and_suites() -> None:
     assert row_of(f"{MEMORY}a[1]") == ("memory", "index")
+    path = "tests/conformance/test_memory_optimistic.py::TestIndex::test_a"
+    assert row_of(path) == ("memory optimistic", "index")
     assert row_of("tests/test_docs.py::test_a") is None
     assert row_of("tests/conformance/test_table.py::test_a") is None
 

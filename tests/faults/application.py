@@ -16,13 +16,13 @@ from sqlalchemy import Engine, event
 
 from duly.app import Duly
 from duly.context import Context
+from duly.engine import jobs as engine_jobs
 from duly.flows import Flow
 from duly.jobs import JobState
 from duly.loops import Worker, WorkerOptions
 from duly.outcomes import Loss
 from duly.retries import RetryPolicy
 from duly.store import Store
-from duly.stores.sql import job_moves
 
 PHASES = ("claimed", "running", "returned", "finishing", "finished")
 """After a claim; in a handler; before the finish; inside its transaction; after its commit."""
@@ -179,7 +179,7 @@ def forget_fences() -> None:
 
 def charge_losses() -> None:
     """The planted bug: a job pays for the loss of its worker, begun or not."""
-    decide_loss = cast(Any, job_moves).decide_loss
+    decide_loss = cast(Any, engine_jobs).decide_loss
 
     def charging(job: Any) -> Loss:
         loss: Loss = decide_loss(job)
@@ -187,7 +187,7 @@ def charge_losses() -> None:
             return Loss((JobState.FAILED, JobState.DEAD), loss.start_mode, 1)
         return loss._replace(charge=1)
 
-    cast(Any, job_moves).decide_loss = charging
+    cast(Any, engine_jobs).decide_loss = charging
 
 
 planted = os.environ.get("DULY_FAULT_PLANTED")

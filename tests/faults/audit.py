@@ -1,10 +1,11 @@
 """What is left after a fault, held against what handlers did: the judge of every scenario."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from duly.events import JobEvent
 from duly.jobs import FINAL, Job, JobId, JobState, may_go
@@ -20,6 +21,17 @@ SLACK_MS = 200
 RATE_SHARE = 0.8
 """Of the completion rate before a fault, least afterwards; judged in the long form."""
 COLUMNS = ("enqueued", "ran", "repeated", "finished", "dead", "lost", "doubled")
+
+
+class Interruption(NamedTuple):
+    """A claim that was lost."""
+
+    worker: str
+    claimed_ms: int
+    rescued_ms: int
+    """When the job was queued again."""
+    again_ms: int
+    """When the job was claimed again."""
 
 
 @dataclass
@@ -41,8 +53,8 @@ class Verdict:
     draining_cpu: float | None = None
     """Share of a processor that a worker used while it waited for a handler to end."""
     recovery_s: float | None = None
-    """From the end of a fault until a job was completed, and until every job that it interrupted
-    was claimed again; the longest of all faults."""
+    """From the end of a fault until a job was completed, and from the death of a worker until every
+    job that it had claimed was claimed again; the longest of all."""
     limit_s: float | None = None
     """How long a recovery may take."""
     rate: float | None = None
@@ -51,8 +63,7 @@ class Verdict:
     faults: list[str] = field(default_factory=list)
     completed_at_ms: list[int] = field(default_factory=list)
     """When jobs succeeded, by the clock of the database."""
-    interrupted: list[tuple[int, int]] = field(default_factory=list)
-    """Claims that were lost: when the job was claimed, and when it was claimed again."""
+    interrupted: list[Interruption] = field(default_factory=list)
     repeats: dict[str, int] = field(default_factory=dict)
     """How often jobs were started, where more than once."""
 
@@ -103,11 +114,17 @@ async def judge(
 
 
 def judge_recovery(
-    verdict: Verdict, fault_ends: Sequence[int], lease_s: float, restarts: Sequence[int] = ()
+    verdict: Verdict,
+    fault_ends: Sequence[int],
+    lease_s: float,
+    deaths: Mapping[str, int] | None = None,
+    in_front_until_ms: int = 0,
 ) -> None:
     """Time how long it took until jobs were completed again, after each end of a fault.
 
-    `restarts` are when processes were started again: jobs they had must be claimed again in time.
+    `deaths` are when workers died: from then on the time counts until jobs that they had claimed
+    are queued and claimed again, all of them. Where jobs of a higher priority occupy the slots, the
+    claims count from `in_front_until_ms`.
     """
     limit_s = verdict.limit_s = lease_s + RECOVERY_S
     recoveries_ms: list[int] = []
@@ -117,12 +134,16 @@ def judge_recovery(
             recoveries_ms.append(min(after) - end)
         else:
             verdict.faults.append("no job was completed after the fault")
-    for claimed_ms, again_ms in verdict.interrupted:
+    for each in verdict.interrupted:
+        died_ms = (deaths or {}).get(each.worker)
+        if died_ms is not None and died_ms <= each.again_ms:
+            recoveries_ms.append(each.rescued_ms - died_ms)
+            recoveries_ms.append(each.again_ms - max(died_ms, in_front_until_ms))
+            continue
         # The first fault after a claim is the one that ended it, or earlier: never too short.
-        ends = [end for end in sorted(fault_ends) if claimed_ms - SLACK_MS <= end <= again_ms][:1]
-        # Jobs that kill their worker strike again and again: each restart ends another fault.
-        ends = ends or [end for end in sorted(restarts) if claimed_ms <= end <= again_ms][-1:]
-        recoveries_ms += [again_ms - end for end in ends]
+        since_ms = each.claimed_ms - SLACK_MS
+        ends = [end for end in sorted(fault_ends) if since_ms <= end <= each.again_ms][:1]
+        recoveries_ms += [each.again_ms - end for end in ends]
     if recoveries_ms:
         verdict.recovery_s = max(recoveries_ms) / 1000
         if verdict.recovery_s > limit_s:
@@ -176,11 +197,15 @@ def _judge_job(verdict: Verdict, job: Job, events: Sequence[JobEvent], started: 
         verdict.faults.append(f"{job.id}: {fault}")
 
 
-def _interrupted(events: Sequence[JobEvent]) -> list[tuple[int, int]]:
-    """Return when lost claims were made, and when the job was claimed again."""
+def _interrupted(events: Sequence[JobEvent]) -> list[Interruption]:
+    """Return lost claims of a job that was claimed again."""
     claims = [event for event in events if event.state is JobState.PROCESSING]
-    lost = {event.attempt for event in events if event.ended_as == "lost"}
-    return [(one.at_ms, next_.at_ms) for one, next_ in pairwise(claims) if one.attempt in lost]
+    lost = {event.attempt: event.at_ms for event in events if event.ended_as == "lost"}
+    return [
+        Interruption(one.actor or "", one.at_ms, lost[one.attempt], next_.at_ms)
+        for one, next_ in pairwise(claims)
+        if one.attempt in lost
+    ]
 
 
 def fault_of_history(job: Job, events: Sequence[JobEvent]) -> str | None:

@@ -15,7 +15,7 @@ import psycopg
 
 from tests.faults.producer import Producer, at_rate
 from tests.faults.servers import Cluster
-from tests.faults.site import LIMIT_S, Site, WorkerProcess, now_ms
+from tests.faults.site import Site, WorkerProcess, now_ms
 
 if TYPE_CHECKING:
     from tests.faults.scenarios import Load
@@ -126,7 +126,7 @@ def exhaust_connections(site: Site, load: Load, cluster: Cluster) -> int:
 def crash_one(site: Site, load: Load, _: Cluster) -> int:
     """`crash_recovery`: one of two replicas is killed."""
     with _under_load(site, load, 2) as phases:
-        _kill(_living(site)[0])
+        site.lose(_living(site)[0])
         phases.recover()
     return 0
 
@@ -137,7 +137,7 @@ def crash_repeatedly(site: Site, load: Load, _: Cluster) -> int:
     with _under_load(site, load, 2) as phases:
         for number in range(kills):
             phases.until_fault(number / kills)
-            _kill(_living(site)[0])
+            site.lose(_living(site)[0])
             if number < kills - 1:
                 site.note_fault_end()
         phases.recover()
@@ -147,11 +147,6 @@ def crash_repeatedly(site: Site, load: Load, _: Cluster) -> int:
 def _living(site: Site) -> list[WorkerProcess]:
     site.until(lambda: sum(each.popen.poll() is None for each in site.workers) >= 2, "two run")
     return [each for each in site.workers if each.popen.poll() is None]
-
-
-def _kill(worker: WorkerProcess) -> None:
-    worker.kill()
-    worker.popen.wait(LIMIT_S)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from tests.faults.application import POISONED
 from tests.faults.audit import read_journal
 from tests.faults.producer import Producer, keep_waiting
 from tests.faults.servers import Cluster
-from tests.faults.site import LIMIT_S, Site, WorkerProcess
+from tests.faults.site import Site
 
 if TYPE_CHECKING:
     from tests.faults.scenarios import Load
@@ -52,7 +52,7 @@ def lose_twice(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
         victim = site.start(PLANTED=planted)
         for losses in (1, 2):
             _until_started(site, held, losses * len(held))
-            _kill(victim)
+            site.lose(victim)
             victim = site.start(PLANTED=planted)
             site.note_fault_end()
         _until_final(site, held, "the lost jobs end")
@@ -77,7 +77,7 @@ def once_under_load(site: Site, load: Load, _: Cluster) -> int:
         before = producer.ids[-count:]
         once = site.enqueue("once_steady", [0.02] * count, priority=FIRST)
         _until_started(site, once, count // 4)
-        _kill(victim)
+        site.lose(victim)
         site.note_fault_end()
         _until_final(site, once, "the at-most-once jobs end")
     site.until_ended()
@@ -145,8 +145,3 @@ def _until_final(site: Site, ids: Iterable[JobId], what: str) -> None:
 def _jobs(site: Site, ids: Iterable[JobId]) -> list[Job]:
     found = [site.run(site.store.get_job(job_id)) for job_id in ids]
     return [job for job in found if job is not None]
-
-
-def _kill(worker: WorkerProcess) -> None:
-    worker.kill()
-    worker.popen.wait(LIMIT_S)

@@ -38,7 +38,7 @@ from tests.faults.connections import (
 from tests.faults.losses import lose_twice, once_under_load, poison_backlog
 from tests.faults.places import OpenPlace, behind_proxy, in_any_session, on_file, on_pair, on_server
 from tests.faults.servers import Cluster
-from tests.faults.site import LIMIT_S, Site
+from tests.faults.site import Site
 from tests.faults.sockets import exhaust_sockets
 
 FAKETIME = "libfaketimeMT.so.1"
@@ -71,8 +71,7 @@ def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
     for skip in range(load.rounds):
         victim = site.start(PHASE=phase, SKIP=str(skip))
         assert victim.until_phase() == phase
-        victim.kill()
-        victim.popen.wait(LIMIT_S)
+        site.lose(victim)
     site.start()
     site.note_fault_end(probes=True)
     return 0
@@ -84,8 +83,7 @@ def kill_at_most_once(site: Site, load: Load, _: Cluster) -> int:
         victim = site.start(PHASE="running")
         site.schedule("once", f"once-{number}")
         assert victim.until_phase() == "running"
-        victim.kill()
-        victim.popen.wait(LIMIT_S)
+        site.lose(victim)
     site.find_jobs("work.once")
     site.start()
     site.note_fault_end(probes=True)
@@ -174,12 +172,8 @@ def kill_beside_suspects(site: Site, load: Load, _: Cluster) -> int:
     for number in range(load.rounds):
         victim = site.start()
         site.until_noted("start", suspects, min(2 * (number + 1), 8))
-        victim.kill()
-        victim.popen.wait(LIMIT_S)
+        site.lose(victim)
     site.start()
-    # Nobody survives: the recovery begins when another worker is up.
-    up = site.enqueue("quick", [None], priority=1)
-    site.until_noted("end", up, 1)
     site.note_fault_end(probes=True)
     site.until_ended()
     for job_id in suspects:
@@ -203,8 +197,9 @@ def poison(site: Site, load: Load, _: Cluster) -> int:
         assert job.state is JobState.SUCCEEDED
         if site.slots == 1:
             assert job.attempts <= begun[job_id].starts.total(), "paid for what never began"
-    # With so few slots, jobs lost beside these wait for them by priority, not for a recovery.
-    site.restarts.clear()
+    # The poison jobs go first by priority, and they and their children occupy the few slots.
+    dead = [site.run(site.store.get_job(job_id)) for job_id in poisoned]
+    site.in_front_until_ms = max(job.finished_at_ms or 0 for job in dead if job is not None)
     site.note_fault_end(probes=True)
     return load.rounds
 
@@ -330,7 +325,7 @@ def run_scenario(
         site.until_ended()
         cpu = site.drain() if drains else None
         verdict = site.run(judge(site.store, scenario.name, site.ids, planted, site.journal))
-    judge_recovery(verdict, site.fault_ends, scenario.lease_s, site.restarts)
+    judge_recovery(verdict, site.fault_ends, scenario.lease_s, site.deaths, site.in_front_until_ms)
     if site.spans is not None:
         judge_rate(verdict, *site.spans, least=0.0 if load.is_quick else RATE_SHARE)
     verdict.draining_cpu = cpu

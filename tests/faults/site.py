@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +51,7 @@ class WorkerProcess:
     is_kept: bool
     """Started again when it ends."""
     options: dict[str, Any] = field(default_factory=dict)
+    has_noted_death: bool = False
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.popen.send_signal(number)
@@ -78,8 +80,10 @@ class Site:
         self.slots = slots
         self.fault_ends: list[int] = []
         """When faults ended, in milliseconds since 1970."""
-        self.restarts: list[int] = []
-        """When workers that had ended were started again."""
+        self.deaths: dict[str, int] = {}
+        """When workers were found dead, by their ids, in milliseconds since 1970."""
+        self.in_front_until_ms = 0
+        """Until then jobs of a higher priority occupied the slots."""
         self.spans: tuple[tuple[int, int], tuple[int, int]] | None = None
         """Between which times to compare rates: before the faults, and after them."""
         self.journal = folder / "journal"
@@ -124,6 +128,21 @@ class Site:
         self.fault_ends.append(now_ms())
         if probes:
             self.enqueue("quick", [None])
+
+    def lose(self, worker: WorkerProcess) -> None:
+        """Kill a worker: from now on the recovery of its jobs is timed."""
+        worker.kill()
+        worker.popen.wait(LIMIT_S)
+        self._note_death(worker)
+
+    def _note_death(self, worker: WorkerProcess) -> None:
+        if worker.has_noted_death:
+            return
+        died_ms = now_ms()
+        with suppress(BackendUnavailable):
+            registered = self.run(self.store.list_workers())
+            self.deaths |= {each.id: died_ms for each in registered if each.pid == worker.popen.pid}
+            worker.has_noted_death = True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The answer of an async call."""
@@ -188,10 +207,10 @@ class Site:
             if time.monotonic() > deadline or (is_alone and not self._is_kept()):
                 logs = "\n".join(worker.log.read_text()[-1500:] for worker in self.workers)
                 raise TimeoutError(f"{what}: not within {LIMIT_S} s, or no worker is left\n{logs}")
-            for worker in [each for each in self.workers if each.is_kept]:
-                if worker.popen.poll() is not None:
+            for worker in [each for each in self.workers if each.popen.poll() is not None]:
+                self._note_death(worker)
+                if worker.is_kept:
                     worker.is_kept = False
-                    self.restarts.append(now_ms())
                     self.start(is_kept=True, **worker.options)
             self._pause.wait(POLL_S)
 

@@ -15,6 +15,7 @@ from duly.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance.job_samples import a_job, bring_to
 from tests.faults.audit import (
+    Interruption,
     Verdict,
     fault_of_history,
     judge,
@@ -119,16 +120,25 @@ def test_the_audit_times_recoveries() -> None:
 
 @pytest.mark.planted("faults")
 def test_the_audit_times_when_interrupted_jobs_are_claimed_again() -> None:
-    def timed(*interrupted: tuple[int, int], restarts: tuple[int, ...] = ()) -> Verdict:
-        verdict = Verdict("planted", completed_at_ms=[1_100], interrupted=list(interrupted))
-        judge_recovery(verdict, [1_000], lease_s=1.5, restarts=restarts)
+    def timed(
+        *interrupted: tuple[int, int, int], deaths: dict[str, int] | None = None, in_front: int = 0
+    ) -> Verdict:
+        lost = [Interruption("ada", *each) for each in interrupted]
+        verdict = Verdict("planted", completed_at_ms=[1_100], interrupted=lost)
+        judge_recovery(verdict, [1_000], 1.5, deaths, in_front)
         return verdict
 
     assert (timed().recovery_s, timed().limit_s) == (0.1, 11.5)
-    assert timed((900, 9_000), (1_500, 8_000)).recovery_s == 8.0
-    assert timed((900, 20_000)).faults == ["recovered after 19.0 s; limit: 11.5 s"]
-    assert timed((15_000, 20_000)).recovery_s == 0.1, "no fault was near"
-    assert timed((15_000, 20_000), restarts=(14_999, 15_001, 16_000)).recovery_s == 4.0
+    assert timed((900, 900, 9_000), (1_500, 1_500, 8_000)).recovery_s == 8.0
+    late = (900, 2_500, 20_000)
+    assert timed(late).faults == ["recovered after 19.0 s; limit: 11.5 s"]
+    assert timed((15_000, 15_000, 20_000)).recovery_s == 0.1, "no fault was near"
+    assert timed(late, deaths={"bob": 2_000}).recovery_s == 19.0, "another worker died"
+    assert timed(late, deaths={"ada": 950}).recovery_s == 19.05, "the clock starts at the death"
+    assert timed(late, late, deaths={"ada": 12_000}).recovery_s == 8.0
+    assert timed(late, deaths={"ada": 950}, in_front=18_000).recovery_s == 2.0
+    slow = timed((900, 13_000, 20_000), deaths={"ada": 950}, in_front=18_000)
+    assert slow.faults == ["recovered after 12.1 s; limit: 11.5 s"], "queued again too late"
 
 
 @pytest.mark.planted("faults")

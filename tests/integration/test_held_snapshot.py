@@ -387,6 +387,34 @@ def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(line: Line) -> Non
     assert after.statements == before.statements
 
 
+@pytest.mark.usefixtures("held")
+def test_keepers_do_not_walk_over_marks_of_ended_jobs(line: Line) -> None:
+    """Each look is bounded, and the next one goes on where it ended."""
+    line.add("job_0")
+    line.claim(lease_ms=3_600_000)
+
+    def look() -> tuple[int, int]:
+        blocks = Blocks("duly_job_marks")
+        with blocks.counting():
+            found = line.run(line.store.next_lease_end())
+        assert found.at_ms is not None
+        return found.at_ms, blocks.blocks
+
+    lease_end_ms, before = look()
+    with psycopg.connect(line.url) as connection:
+        connection.execute(
+            "INSERT INTO duly_job_marks (state, at_ms, jobs, ids) "
+            "SELECT 'processing', %s + i, 1, '[\"job_0\"]' FROM generate_series(1, 20000) AS i",
+            [OLD_MS],
+        )
+    looks = 0
+    while line.run(line.store.next_lease_end()).at_ms != lease_end_ms:
+        looks += 1
+        assert looks < 5
+    look()  # this walk is the only one
+    assert look() <= (lease_end_ms, 2 * before)
+
+
 def test_nothing_is_remembered_of_another_server(line: Line) -> None:
     """A promoted standby may not have the deletions that the old primary had."""
     line.add("job_0")

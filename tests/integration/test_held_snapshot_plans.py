@@ -11,6 +11,8 @@ import pytest
 from benchmarks.blocks import Blocks
 
 from duly import cron
+from duly.engine import index as engine_index
+from duly.engine.draws import Ids
 from duly.occurrences import IndexRow, trigger_text
 from duly.plan_store import PlanRequest
 from duly.schedules import Definition, ScheduleId
@@ -18,6 +20,7 @@ from duly.store import ScheduleKey, ScheduleWrite
 from duly.stores import open_store
 from duly.stores.sql import gaps, index
 from duly.stores.sql.db import Db
+from duly.stores.sql.source import transact
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, rows
 
@@ -57,7 +60,7 @@ class Planned:
     def moving(self, row: IndexRow) -> Iterator[None]:
         """Hold open a transaction that stores a row, until the block ends."""
         with self.store._engine.begin() as connection:
-            index.upsert(self.store._db(connection), row)
+            transact(self.store._db(connection), Ids(), engine_index.upsert, row)
             yield
 
 

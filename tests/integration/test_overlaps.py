@@ -8,6 +8,9 @@ from typing import cast
 
 import pytest
 
+from duly.engine import extras, jobs, schedules
+from duly.engine.draws import Ids
+from duly.engine.port import Tx
 from duly.errors import BackendUnavailable
 from duly.job_store import JobRefused
 from duly.jobs import Job, JobId, LeasedJob
@@ -18,8 +21,9 @@ from duly.planning import PlannedOccurrence
 from duly.schedules import Limits, Misfire, Policies, ScheduleId
 from duly.store import Refused, ScheduleWritten
 from duly.stores import open_store
-from duly.stores.sql import extras, job_claims, job_moves, ledger, plans, schedules
+from duly.stores.sql import job_claims, ledger, plans
 from duly.stores.sql.db import Db
+from duly.stores.sql.source import transact
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import a_job, claim_one, insert
@@ -69,7 +73,7 @@ def test_the_next_in_line_has_its_turn_where_the_first_was_just_cancelled(store:
     last, first, *_ = [JobId(str(row.job_id)) for row in rows]
     overlapping(
         store,
-        lambda db: job_moves.cancel_job(db, first),
+        lambda db: transact(db, Ids(), jobs.cancel_job, first),
         lambda db: job_claims.finish(db, [decide(running, Succeeded())]),
     )
     assert asyncio.run(claim_one(store)).id == last
@@ -96,7 +100,9 @@ async def an_outage(store: SqlStore, clock: ManualClock) -> None:
 
 
 def backfill_of(first: int, last: int) -> Callable[[Db], BackfillReport | None]:
-    return lambda db: extras.backfill(db, Backfill(ID, minute(first), minute(last) + 1, 100))
+    return lambda db: transact(
+        db, Ids(), extras.backfill, Backfill(ID, minute(first), minute(last) + 1, 100)
+    )
 
 
 def planned(first: int, last: int) -> list[tuple[int, int, str]]:
@@ -157,11 +163,11 @@ STORED = "SELECT state, COUNT(*) FROM duly_jobs GROUP BY state"
 
 @pytest.mark.parametrize(
     ("move", "target", "marked"),
-    [(job_moves.delete_job, "deleted", [("deleted", 1)]), (job_moves.retry_job, "queued", [])],
+    [(jobs.delete_job, "deleted", [("deleted", 1)]), (jobs.retry_job, "queued", [])],
 )
 def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
     store: SqlStore,
-    move: Callable[[Db, JobId], Job | JobRefused],
+    move: Callable[[Tx, JobId], Job | JobRefused],
     target: str,
     marked: list[tuple[str, int]],
 ) -> None:
@@ -172,7 +178,9 @@ def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
     running = asyncio.run(begin())
     end = decide(running, Failed("no hope", is_final=True))
     _, moved = overlapping(
-        store, lambda db: job_claims.finish(db, [end]), lambda db: move(db, running.id)
+        store,
+        lambda db: job_claims.finish(db, [end]),
+        lambda db: transact(db, Ids(), move, running.id),
     )
     assert moved.state == target
     with store._engine.connect() as connection:
@@ -188,7 +196,7 @@ def test_two_who_create_at_once_keep_to_the_limit(
 
     def create(db: Db, name: str, scope: str) -> ScheduleWritten | Refused:
         write = a_write(name, key=a_key(name, scope=scope), limits=one)
-        return schedules.put_schedules(db, [write])[0]
+        return transact(db, Ids(), schedules.put_schedules, [write])[0]
 
     first, second = overlapping(
         store, lambda db: create(db, "a", "user:ada"), lambda db: create(db, "b", scope)

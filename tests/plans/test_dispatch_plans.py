@@ -68,6 +68,7 @@ def fill(db: Db) -> None:
     due = [*rows(LAPSED, DAILY), *rows(10_000, DAILY, LATER_MS, "wait")]
     insert_rows(db, due)
     db.run("UPDATE {p}schedule_index SET hand_over = 'http'")
+    db.run("UPDATE {p}schedule_rules SET hand_over = 'http'")
     insert_all(db, db.tables.occurrences, list(ledger_rows()))
 
 

@@ -71,6 +71,7 @@ VERBS: dict[str, tuple[Verb, int]] = {
         20 * BATCH,  # the jobs of the first marks, of which most concern nobody
     ),
     "rescue": (_lose, 20),
+    "next lease end": (lambda store: store.next_lease_end(), 20 * BATCH),
     # Of what a batch ended together, the order is by id, so the batch is read.
     "promote": (lambda store: store.promote_due(10), 20),
     "prune": (lambda store: store.prune(Retention(succeeded_ms=0), 10), BATCH + 20),

@@ -14,9 +14,9 @@ from duly.jobs import JobId, NewJob, WorkerId
 from duly.ledger import OccurrenceState
 from duly.occurrences import trigger_text
 from duly.outcomes import Succeeded, decide
+from duly.rules.ledger_misses import ROWS_LOOK
 from duly.schedules import Definition, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
-from duly.stores.ledger_misses import ROWS_LOOK
 from duly.stores.sql import ledger_counts
 from duly.stores.sql.db import Db
 from duly.stores.sql.rows import insert as insert_rows

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from duly import ids as id_makers
+from duly.engine import moves
+from duly.engine.kinds import JOB
+from duly.engine.port import Index
 from duly.jobs import Job, JobId, JobState
 from duly.ledger import OccurrenceState
 from duly.plan_store import PlanRequest
+from duly.rules import spans
 from duly.store import Store
-from duly.stores import MemoryStore, open_store, spans
-from duly.stores.memory import job_moves
+from duly.stores import MemoryStore, open_store
 from duly.testing import ManualClock
 from tests.property.beside import check_beside
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
@@ -196,8 +199,8 @@ def test_walks_see_everything() -> None:
 
 
 PLANTED: dict[str, tuple[object, str, object]] = {
-    "keeps the marker": (job_moves, "_give_back", lambda *_: None),
-    "forgets the line": (job_moves, "line_of", lambda *_: []),
+    "keeps the marker": (moves, "give_back", lambda *_: None),
+    "forgets the line": (moves, "TURNS", Index("nobody", JOB, lambda _: None, guard="none")),
     "covers twice": (spans, "spans_left", lambda _rule, whole, _taken: [whole]),
 }
 

@@ -1,4 +1,4 @@
-"""Bugs that a simulation must find, planted into the memory store one at a time.
+"""Bugs that a simulation must find, planted into the engine or the memory store one at a time.
 
 Each is a mistake that somebody could make in a database: two steps where one is needed, a
 condition that is left out, a key with too much in it, a hand-over that is forgotten.
@@ -7,31 +7,26 @@ condition that is left out, a key with too much in it, a hand-over that is forgo
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from duly.clock import Clock
+from duly.engine import hand_over, jobs, ledger, moves, overlap, planning, withdrawals
+from duly.engine.kinds import MARKER, OCCURRENCE
+from duly.engine.port import Tx
 from duly.job_store import MAX_SWEEP
 from duly.jobs import Job, JobId, JobState
 from duly.ledger_store import OccurrenceCounts, OutcomeCount
 from duly.loops import Worker, slots
-from duly.occurrences import IndexRow
+from duly.occurrences import Advance, IndexRow
 from duly.outcomes import Loss, Released, decide_loss
 from duly.plan_store import PlanReport, PlanRequest, PlanSettings
 from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.rules import edits
 from duly.runs import runs_after_edit
 from duly.schedules import Definition
-from duly.stores.memory import (
-    hand_over,
-    job_claims,
-    job_moves,
-    job_sweeps,
-    plans,
-    schedules,
-    turns,
-)
-from duly.stores.memory.tables import Tables
 from duly.testing.simulation import simulate
 from duly.testing.simulation.people import FLOW
 from duly.testing.simulation.record import WatchedStore
@@ -41,7 +36,11 @@ from duly.turns import Asking, Turns, decide_turns
 SEEDS_MAX = 120
 STEP_S = 0.5
 """Between two steps that should be one."""
-_move = plans._move
+_advance_of = planning.advance_of
+_move = moves.move
+_release_expired = jobs.release_expired
+_promote_due = jobs.promote_due
+_hold_free = planning.hold_free
 
 
 class AdvancesFirst(WatchedStore):
@@ -59,13 +58,12 @@ class AdvancesFirst(WatchedStore):
         for place in rows:
             del after.ledger[place]
         for job_id in made:
-            del after.jobs[job_id], after.job_events[job_id], after.attempts[job_id]
+            del after.jobs[job_id], after.job_events[job_id]
         after.running = before.running
         await asyncio.sleep(STEP_S)
         self.tables.ledger.update(rows)
         self.tables.jobs.update(made)
         self.tables.job_events.update(told)
-        self.tables.attempts.update(dict.fromkeys(made, ()))
         return report
 
 
@@ -79,49 +77,56 @@ class ComparesNothing(WatchedStore):
         return await super().plan_occurrences(request)
 
 
-def _all_free(
-    _tables: Tables, _trigger: str, occurrences: Sequence[PlannedOccurrence]
-) -> list[PlannedOccurrence]:
-    return list(occurrences)
+def _all_free(tx: Tx, steps: Sequence[planning.RowPlan]) -> None:
+    for step in steps:
+        step.free = list(step.plan.occurrences)
+        _hold(tx, step)
 
 
-def _by_run_time(
-    tables: Tables, trigger: str, occurrences: Sequence[PlannedOccurrence]
-) -> list[PlannedOccurrence]:
+def _hold(tx: Tx, step: planning.RowPlan) -> None:
+    tx.get_many(OCCURRENCE, [(each.schedule_id, each.nominal_ms) for each in step.free])
+
+
+def _by_run_time(tx: Tx, steps: Sequence[planning.RowPlan]) -> None:
     """The spread goes into the key of the ledger."""
-    return [
-        each if each.until_ms != each.nominal_ms else _moved(each)
-        for each in hand_over.free_ones(tables, trigger, occurrences)
-    ]
+    _hold_free(tx, steps)
+    for step in steps:
+        step.jobs = {
+            job.run_at_ms or 0: replace(job, nominal_ms=job.run_at_ms) for job in step.jobs.values()
+        }
+        step.free = [
+            each if each.until_ms != each.nominal_ms else _moved(each) for each in step.free
+        ]
+        _hold(tx, step)
 
 
 def _moved(each: PlannedOccurrence) -> PlannedOccurrence:
     return each._replace(nominal_ms=each.run_at_ms, until_ms=each.run_at_ms)
 
 
-def _overreaching(
-    tables: Tables, trigger: str, occurrences: Sequence[PlannedOccurrence]
-) -> list[PlannedOccurrence]:
-    return [
-        each._replace(nominal_ms=each.nominal_ms - (each.until_ms - each.nominal_ms))
-        for each in hand_over.free_ones(tables, trigger, occurrences)
-    ]
+def _overreaching(tx: Tx, steps: Sequence[planning.RowPlan]) -> None:
+    _hold_free(tx, steps)
+    for step in steps:
+        step.free = [
+            each._replace(nominal_ms=each.nominal_ms - (each.until_ms - each.nominal_ms))
+            for each in step.free
+        ]
 
 
-def _keep_marker(_tables: Tables, _now_ms: int, _job: Job) -> None:
+def _keep_marker(_tx: Tx, _job: Job) -> None:
     """Nobody is next."""
 
 
-def _drop_marker(tables: Tables, _now_ms: int, job: Job) -> None:
+def _drop_marker(tx: Tx, job: Job) -> None:
     """Free, but the first in line is not told."""
-    if job.schedule_id is not None and tables.running.get(job.schedule_id) == job.id:
-        del tables.running[job.schedule_id]
+    marker = tx.get(MARKER, job.schedule_id or "")
+    if marker is not None and marker.job_id == job.id:
+        tx.delete(MARKER, marker.schedule_id)
 
 
-def _held_by_anybody(tables: Tables, job_id: JobId, _fence: int) -> Job | None:
-    stored = tables.jobs.get(job_id)
-    is_running = stored is not None and stored.job.state == JobState.PROCESSING
-    return stored.job if stored is not None and is_running else None
+def _held_by_anybody(tx: Tx, job_id: JobId, _fence: int) -> Job | None:
+    job = moves.get(tx, job_id)
+    return job if job is not None and job.state is JobState.PROCESSING else None
 
 
 def _withdraw_nothing(*_: object, **__: object) -> list[object]:
@@ -132,24 +137,35 @@ def _all_late(rows: Sequence[IndexRow], now_ms: int, until_ms: int) -> list[Plan
     return plan_many(rows, now_ms + 120_000, until_ms)
 
 
-def _early(tables: Tables, now_ms: int, limit: int, queues: Sequence[str] | None = None) -> int:
-    return job_sweeps.promote_due(tables, now_ms + 3_000, limit, queues)
+class _Ahead:
+    """A transaction whose clock is ahead."""
+
+    def __init__(self, tx: Tx, ms: int) -> None:
+        self._tx = tx
+        self.now_ms = tx.now_ms + ms
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
 
 
-def _uncounted(step: hand_over.Step, row: IndexRow, planned: Plan) -> None:
-    _move(step, row, planned._replace(runs_left=row.runs_left))
+def _early(tx: Tx, queues: Sequence[str], limit: int = MAX_SWEEP) -> int:
+    return _promote_due(cast("Tx", _Ahead(tx, 3_000)), queues, limit)
+
+
+def _uncounted(row: IndexRow, plan: Plan) -> Advance:
+    return _advance_of(row, plan._replace(runs_left=row.runs_left))
 
 
 def _kept_runs(old: Definition, had: int | None, new: Definition, _withdrawn: int) -> int | None:
     return runs_after_edit(old, had, new, 0)
 
 
-def _lose_silently(tables: Tables, _now_ms: int, job: Job) -> None:
+def _lose_silently(tx: Tx, limit: int = MAX_SWEEP) -> int:
     """The state changes, and no event says so."""
-    job_moves.put(
-        tables,
-        replace(job, state=JobState.QUEUED, worker=None, lease_until_ms=None),
-    )
+    facts = list(tx.facts)
+    count = _release_expired(tx, limit)
+    tx.facts[:] = facts
+    return count
 
 
 def _queue_again(job: Job) -> Loss:
@@ -221,79 +237,79 @@ def advance_before_ledger(_patch: pytest.MonkeyPatch) -> MakeStore:
 
 def no_compare_and_set(patch: pytest.MonkeyPatch) -> MakeStore:
     """(b) Two planners hand the same occurrence over."""
-    patch.setattr(plans, "free_ones", _all_free)
+    patch.setattr(planning, "hold_free", _all_free)
     return store_of(ComparesNothing)
 
 
 def spread_in_the_key(patch: pytest.MonkeyPatch) -> MakeStore:
     """(c) The ledger no longer knows a time when it sees it again."""
-    patch.setattr(plans, "free_ones", _by_run_time)
+    patch.setattr(planning, "hold_free", _by_run_time)
     return store_of(WatchedStore)
 
 
 def marker_kept(patch: pytest.MonkeyPatch) -> MakeStore:
     """(d) A schedule that has run once never runs again."""
-    patch.setattr(job_moves, "_give_back", _keep_marker)
+    patch.setattr(moves, "give_back", _keep_marker)
     return store_of(WatchedStore)
 
 
 def marker_not_handed_over(patch: pytest.MonkeyPatch) -> MakeStore:
     """(d) Who stands in line stands there for ever."""
-    patch.setattr(job_moves, "_give_back", _drop_marker)
+    patch.setattr(moves, "give_back", _drop_marker)
     return store_of(WatchedStore)
 
 
 def fence_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
     """(e) A worker that was given up ends what another is doing."""
-    patch.setattr(job_moves, "held", _held_by_anybody)
+    patch.setattr(jobs, "held", _held_by_anybody)
     return store_of(WatchedStore)
 
 
 def withdrawal_forgotten(patch: pytest.MonkeyPatch) -> MakeStore:
     """(f) What was planned ahead runs although the schedule was changed."""
-    patch.setattr(schedules, "withdraw", _withdraw_nothing)
+    patch.setattr(withdrawals, "withdraw", _withdraw_nothing)
     return store_of(WatchedStore)
 
 
 def range_too_long(patch: pytest.MonkeyPatch) -> MakeStore:
     """A run of missed times begins with one that has its own row."""
-    patch.setattr(plans, "free_ones", _overreaching)
+    patch.setattr(planning, "hold_free", _overreaching)
     return store_of(WatchedStore)
 
 
 def grace_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
     """What is on time is called late."""
-    patch.setattr(plans, "plan_many", _all_late)
+    patch.setattr(planning, "plan_many", _all_late)
     return store_of(WatchedStore)
 
 
 def promoted_early(patch: pytest.MonkeyPatch) -> MakeStore:
     """Jobs are queued before their time."""
-    patch.setattr(job_claims, "promote_due", _early)
+    patch.setattr(jobs, "promote_due", _early)
     return store_of(WatchedStore)
 
 
 def runs_not_counted(patch: pytest.MonkeyPatch) -> MakeStore:
     """max_runs means nothing."""
-    patch.setattr(plans, "_move", _uncounted)
+    patch.setattr(planning, "advance_of", _uncounted)
     return store_of(WatchedStore)
 
 
 def withdrawn_runs_kept(patch: pytest.MonkeyPatch) -> MakeStore:
     """A withdrawal gives no run back."""
-    patch.setattr(schedules, "runs_after_edit", _kept_runs)
+    patch.setattr(edits, "runs_after_edit", _kept_runs)
     return store_of(WatchedStore)
 
 
 def loss_without_event(patch: pytest.MonkeyPatch) -> MakeStore:
     """A job changes its state behind its history."""
-    patch.setattr(job_sweeps, "_lose", _lose_silently)
+    patch.setattr(jobs, "release_expired", _lose_silently)
     return store_of(WatchedStore)
 
 
 def lost_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
     """at_most_once runs again when its worker was lost."""
-    patch.setattr(job_sweeps, "decide_loss", _queue_again)
+    patch.setattr(jobs, "decide_loss", _queue_again)
     return store_of(WatchedStore)
 
 
@@ -311,38 +327,38 @@ def earlier_attempt_goes_on(patch: pytest.MonkeyPatch) -> MakeStore:
 
 def every_loss_is_charged(patch: pytest.MonkeyPatch) -> MakeStore:
     """Jobs die with the worker that another job, or nobody, has killed."""
-    patch.setattr(job_sweeps, "decide_loss", _charge_always)
+    patch.setattr(jobs, "decide_loss", _charge_always)
     return store_of(WatchedStore)
 
 
 def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
     """Everybody takes the marker, whoever has it."""
-    patch.setattr(turns, "decide_turns", _see_nobody)
+    patch.setattr(overlap, "decide_turns", _see_nobody)
     return store_of(WatchedStore)
 
 
 def always_a_turn(patch: pytest.MonkeyPatch) -> MakeStore:
     """A schedule that allows overlap is treated like one that does not."""
     patch.setattr(hand_over, "_turn", lambda *_: "asks")
-    patch.setattr(turns, "_asking", lambda job, _: Asking(job.id, "asks", "skip"))
+    patch.setattr(overlap, "_asking", lambda job, _: Asking(job.id, "asks", "skip"))
     return store_of(WatchedStore)
 
 
 def pause_not_told(patch: pytest.MonkeyPatch) -> MakeStore:
     """Nobody writes down what a pause swallowed."""
-    patch.setattr(schedules, "write_pause", _nothing)
+    patch.setattr(withdrawals, "write_pause", _nothing)
     return store_of(WatchedStore)
 
 
 def hand_not_set_back(patch: pytest.MonkeyPatch) -> MakeStore:
     """What an edit took back is never planned again."""
-    patch.setattr(schedules, "_set_back", lambda stored, row, *_: (stored, row))
+    patch.setattr(edits, "_row_back", lambda edit, _: edit)
     return store_of(WatchedStore)
 
 
 def ledger_left_behind(patch: pytest.MonkeyPatch) -> MakeStore:
     """The ledger does not follow the jobs."""
-    patch.setattr(job_moves, "follow_job", _nothing)
+    patch.setattr(ledger, "follow_job", _nothing)
     return store_of(WatchedStore)
 
 

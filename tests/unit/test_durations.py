@@ -11,8 +11,8 @@ from duly.durations import check_duration, duration_text
 from duly.errors import DulyError, InvalidInput
 from duly.jobs import JobId, NewJob
 from duly.plan_store import PlanRequest
+from duly.rules.checks import check_plan
 from duly.schedules import Definition, Limits, check
-from duly.stores.checks import check_plan
 from duly.upkeep_store import LedgerRetention
 
 SOURCE = Path(__file__).parents[2] / "src" / "duly"

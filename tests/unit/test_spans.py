@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duly import cron, every
 from duly.occurrences import MAX_MISSED, trigger_text
-from duly.stores.spans import Span, span, span_until, spans_left
+from duly.rules.spans import Span, span, span_until, spans_left
 from duly.triggers.instants import to_ms
 
 START_MS = to_ms(datetime(2026, 3, 2, 12, tzinfo=UTC))

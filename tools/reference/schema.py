@@ -52,7 +52,21 @@ def _columns(found: Table) -> str:
         (code(column.name), _KINDS[str(column.type)], "yes" if column.nullable else "")
         for column in found.columns
     ]
-    return f"Key: {words(keys)}.\n\n" + table(("column", "type", "may be empty"), rows)
+    own = _postgresql_keys().get(found.name, keys)
+    on_postgresql = "" if own == keys else f"; on PostgreSQL {words(own)}"
+    return f"Key: {words(keys)}{on_postgresql}.\n\n" + table(
+        ("column", "type", "may be empty"), rows
+    )
+
+
+def _postgresql_keys() -> dict[str, list[str]]:
+    """Return the keys that migrations of PostgreSQL have replaced, by table."""
+    pattern = r"ALTER TABLE \{p\}(\w+)[^;]*? ADD (?:CONSTRAINT \S+ )?PRIMARY KEY \(([^)]*)\)"
+    return {
+        f"{PREFIX}{name}": columns.split(", ")
+        for step in migrate.migrations("postgresql")
+        for name, columns in re.findall(pattern, step.sql)
+    }
 
 
 def _indexes() -> dict[str, list[tuple[str, str]]]:

@@ -30,10 +30,12 @@ def say(answer: object) -> None:
 def hold_claims() -> None:
     """From now on a claim stops between its read and its write, until a line comes."""
     original = occurrences.advance_columns  # advance() asks it too
+    stops = iter([CLAIMING])  # a claim that leaves its rows to the engine asks again
 
     def held(*asked: Any) -> Moves:
-        say(CLAIMING)
-        sys.stdin.readline()
+        for stop in stops:
+            say(stop)
+            sys.stdin.readline()
         return original(*asked)
 
     for module in list(sys.modules.values()):

@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from duly.engine import documents as document_cases
+from duly.engine import extras, failing, planning, reconcile
+from duly.engine import index as index_cases
+from duly.engine import schedules as schedule_cases
+from duly.engine.port import Key
 from duly.errors import InvalidInput
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
@@ -31,24 +36,20 @@ from duly.store import (
     Written,
 )
 from duly.stores.arguments import checked
-from duly.stores.checks import check_backfill, check_writes
 from duly.stores.memory import (
     documents,
-    extras,
-    failing,
     index,
-    plans,
     schedules,
-    upkeep,
 )
 from duly.stores.memory.dispatch_verbs import DispatchVerbs
 from duly.stores.memory.glass import GlassVerbs
-from duly.stores.memory.hand_over import Step
-from duly.stores.memory.tables import Tables
 from duly.stores.memory.upkeep_verbs import UpkeepVerbs
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]
+
+FIRST: Key | None = ()
+"""Where a walk begins."""
 
 
 @checked
@@ -58,9 +59,6 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     capabilities = Capabilities(
         joins_transaction=False, many_processes=False, has_clock=False, notifies=True
     )
-
-    def _step(self, tables: Tables, now_ms: int) -> Step:
-        return plans.new_step(tables, now_ms, self._planning, self._clock)
 
     async def now_ms(self) -> int:
         """The clock that decides: the host's, or the injected one."""
@@ -76,15 +74,15 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def put_document(self, write: DocumentWrite) -> Written | Refused:
         """Store one document and its index entries, by compare-and-set on its version."""
-        with self._transaction() as (tables, now_ms):
-            return documents.put(tables, now_ms, write)
+        return self._transact(document_cases.put_document, write)
 
     async def delete_document(
         self, collection: str, scope: str, name: str, expected_version: int | None = None
     ) -> Document | Refused:
         """Remove one document and its index entries; gives what was removed."""
-        with self._transaction() as (tables, _):
-            return documents.delete(tables, (collection, scope, name), expected_version)
+        return self._transact(
+            document_cases.delete_document, collection, scope, name, expected_version
+        )
 
     async def list_documents(
         self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
@@ -107,8 +105,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
         """Read one schedule."""
-        with self._transaction() as (tables, _):
-            return schedules.get(tables, key)
+        return self._transact(schedule_cases.get_schedule, key)
 
     async def list_schedules(
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
@@ -121,10 +118,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
         """Store definitions with their index rows and events, in one transaction."""
-        check_writes(writes)
-        with self._transaction() as (tables, now_ms):
-            step = self._step(tables, now_ms)
-            return [schedules.put(step, write) for write in writes]
+        return self._transact(schedule_cases.put_schedules, writes)
 
     def put_schedules_in(
         self,
@@ -138,8 +132,9 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         self, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
     ) -> Schedule | Refused:
         """Remove a schedule, its row and its document; its events stay."""
-        with self._transaction() as (tables, now_ms):
-            return schedules.delete(self._step(tables, now_ms), key, expected_version, by)
+        return self._transact(
+            schedule_cases.delete_schedule, key, expected_version=expected_version, by=by
+        )
 
     async def schedule_events(
         self, schedule_id: ScheduleId, limit: int = 100
@@ -150,8 +145,7 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def upsert(self, row: IndexRow) -> None:
         """Store the row of its key, replacing the one before; parses no trigger."""
-        with self._transaction() as (tables, _):
-            index.upsert(tables, row)
+        self._transact(index_cases.upsert, row)
 
     async def claim_due(
         self,
@@ -161,47 +155,31 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         claim_id: str | None = None,
     ) -> list[Claimed]:
         """Take rows whose run time has come, oldest first, and advance them."""
-        with self._transaction() as (tables, clock_ms):
-            asked_ms = clock_ms if now_ms is None else now_ms
-            return index.claim_due(tables, asked_ms, limit, flow, claim_id)
+        return self._transact(index_cases.claim_due, now_ms, limit, flow, claim_id)
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows of hand-over `jobs`; write ledger, jobs and advance."""
-        with self._transaction() as (tables, now_ms):
-            return plans.plan(self._step(tables, now_ms), request)
+        return self._transact(planning.plan_occurrences, request)
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         """Read one schedule by its id."""
-        with self._transaction() as (tables, _):
-            return schedules.find(tables, schedule_id)
+        return self._transact(schedule_cases.find_schedule, schedule_id)
 
     async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
         """Make one extra occurrence; None: there is no such schedule."""
-        extras.check_request(request_id)
-        with self._transaction() as (tables, now_ms):
-            schedule = schedules.find(tables, schedule_id)
-            if schedule is None:
-                return None
-            return extras.run_now(self._step(tables, now_ms), schedule, request_id)
+        return self._transact(extras.run_now, schedule_id, request_id)
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
         """Plan past times that are withdrawn, missed, skipped, quarantined or not in the ledger."""
-        with self._transaction() as (tables, now_ms):
-            check_backfill(request, now_ms)
-            schedule = schedules.find(tables, request.schedule_id)
-            if schedule is None:
-                return None
-            return extras.backfill(self._step(tables, now_ms), schedule, request)
+        return self._transact(extras.backfill, request)
 
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
         """Pause a schedule whose last runs all failed, as many as its policy says; else None."""
-        with self._transaction() as (tables, now_ms):
-            return failing.pause_failing(self._step(tables, now_ms), schedule_id)
+        return self._transact(failing.pause_failing, schedule_id)
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key; absent is fine."""
-        with self._transaction() as (tables, _):
-            tables.drop_row(key)
+        self._transact(index_cases.remove, key)
 
     async def list_rows(
         self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
@@ -217,10 +195,18 @@ class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
         """Rebuild the index from documents and ledger; of the named flows only, where named."""
-        with self._transaction() as (tables, now_ms):
-            return upkeep.reconcile(tables, now_ms, flows)
+        total, declared, since = ReconcileReport(), frozenset(flows or ()), FIRST
+        while since is not None:
+            page = self._transact(reconcile.mend_rows, flows, since)
+            total, declared, since = total + page.report, declared | page.flows, page.following
+        since = FIRST
+        while since is not None:
+            orphans = self._transact(reconcile.remove_orphans, declared, since)
+            total += ReconcileReport(removed=orphans.removed)
+            since = orphans.following
+        return total
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""
         with self._transaction() as (tables, now_ms):
-            return upkeep.health(tables, now_ms)
+            return index.health(tables, now_ms)

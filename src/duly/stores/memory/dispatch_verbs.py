@@ -11,7 +11,7 @@ from duly.dispatch_store import (
     Fire,
     FireAnswer,
 )
-from duly.stores.memory import dispatches, fires
+from duly.engine import dispatches, fires
 from duly.stores.memory.job_verbs import JobVerbs
 
 
@@ -20,15 +20,12 @@ class DispatchVerbs(JobVerbs):
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
         """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
-        with self._transaction() as (tables, now_ms):
-            return dispatches.claim(tables, now_ms, claim, self._planning)
+        return self._transact(dispatches.claim_dispatches, claim)
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
         """Store how posts ended; gives how many stood under the claim."""
-        with self._transaction() as (tables, now_ms):
-            return dispatches.end(tables, now_ms, claim_id, answers)
+        return self._transact(dispatches.end_dispatches, claim_id, answers)
 
     async def fire(self, request: Fire) -> FireAnswer:
         """Move an occurrence to `fired` and make its job."""
-        with self._transaction() as (tables, now_ms):
-            return fires.fire(tables, now_ms, request)
+        return self._transact(fires.fire, request)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from duly.engine.kinds import StoredJob
 from duly.glass_store import (
     ENDS,
     MAX_COUNT,
@@ -25,13 +26,13 @@ from duly.glass_store import (
 )
 from duly.job_store import JobFilter
 from duly.jobs import ALL_QUEUES, Job, JobId, JobState
+from duly.rules.checks import check_audit, check_limit
+from duly.rules.line_counts import AllQueues, queue_count
 from duly.schedules import ScheduleId, is_indexed
-from duly.stores.checks import check_audit, check_limit
-from duly.stores.line_counts import AllQueues, queue_count
 from duly.stores.memory import job_rows
 from duly.stores.memory.index import due_by_hand_over, in_order
 from duly.stores.memory.read_verbs import ReadVerbs
-from duly.stores.memory.tables import StoredJob, Tables
+from duly.stores.memory.tables import Tables
 
 _LATER = (JobState.SCHEDULED, JobState.RETRYING)
 

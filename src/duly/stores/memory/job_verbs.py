@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock as ThreadLock
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from duly.clock import Clock, SystemClock
+from duly.engine import claims
+from duly.engine import jobs as job_cases
+from duly.engine import locks as lock_cases
+from duly.engine import tokens as token_cases
+from duly.engine import workers as workers_cases
+from duly.engine.draws import Ids
+from duly.engine.port import Tx
 from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
 from duly.job_store import (
@@ -21,6 +28,7 @@ from duly.job_store import (
     KeyTaken,
     Line,
     Lock,
+    NextLeaseEnd,
     ProgressNote,
     QueueSettings,
     Renewed,
@@ -31,18 +39,16 @@ from duly.job_store import (
 from duly.jobs import Job, JobId, NewJob, Token, WorkerId
 from duly.outcomes import Finish
 from duly.plan_store import PlanSettings
-from duly.stores.checks import check_queue_settings
 from duly.stores.memory import (
-    job_claims,
-    job_moves,
     job_rows,
-    job_sweeps,
-    job_tokens,
-    locks,
     workers,
 )
+from duly.stores.memory.source import MemorySource
 from duly.stores.memory.tables import Tables
 from duly.triggers.instants import to_ms
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class JobVerbs:
@@ -70,6 +76,17 @@ class JobVerbs:
             for wake in list(self._wakes):
                 wake(hint)
 
+    def _transact(
+        self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a use case of the engine as one transaction."""
+        with self._transaction() as (tables, now_ms):
+            source = MemorySource(tables, now_ms)
+            tx = Tx(source, self._planning, Ids(self._clock))
+            answer = use_case(tx, *args, **kwargs)
+            source.commit(tx)
+        return answer
+
     def listen(self, wake: Wake) -> Callable[[], None]:
         """Call `wake` when jobs are inserted or cancelled; gives the end."""
         self._wakes.append(wake)
@@ -82,8 +99,7 @@ class JobVerbs:
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """Store jobs with their first events; an answer per job, in order."""
-        with self._transaction() as (tables, now_ms):
-            return job_rows.insert(tables, now_ms, jobs)
+        return self._transact(job_cases.insert_jobs, jobs)
 
     def insert_jobs_in(
         self,
@@ -95,8 +111,7 @@ class JobVerbs:
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         """Rescue, promote, then take queued jobs, with attempts and events."""
-        with self._transaction() as (tables, now_ms):
-            return job_claims.claim(tables, now_ms, request)
+        return self._transact(claims.claim_jobs, request)
 
     async def renew(
         self,
@@ -107,36 +122,29 @@ class JobVerbs:
         token_lease_ms: int = 10_000,
     ) -> Renewed:
         """Extend leases whose (id, fence) still stands, and the worker's tokens."""
-        with self._transaction() as (tables, now_ms):
-            job_tokens.renew(tables, now_ms, worker, tokens, lease_ms, token_lease_ms)
-            return job_claims.renew(tables, now_ms, worker, leases, lease_ms)
+        return self._transact(claims.renew, worker, leases, lease_ms, tokens, token_lease_ms)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         """Store how attempts ended; gives the ids whose fence was void."""
-        with self._transaction() as (tables, now_ms):
-            return job_moves.finish(tables, now_ms, finishes)
+        return self._transact(job_cases.finish, finishes)
 
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
         """Give tokens back; somebody else's are left alone."""
-        with self._transaction() as (tables, now_ms):
-            job_tokens.release(tables, now_ms, worker, tokens)
+        self._transact(token_cases.release_tokens, worker, tokens)
 
     async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
         """Record that handlers are about to be called, and charge the attempts."""
-        with self._transaction() as (tables, _):
-            return job_claims.start(tables, worker, leases)
+        return self._transact(job_cases.start_jobs, worker, leases)
 
     async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
         """Keep JSON texts beside running jobs; return the ids whose fence is void."""
-        with self._transaction() as (tables, _):
-            return job_moves.note_progress(tables, notes)
+        return self._transact(job_cases.note_progress, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
         """Cancel what has not begun; ask a running job's worker to stop it."""
-        with self._transaction() as (tables, now_ms):
-            return job_moves.cancel(tables, now_ms, job_id, by, reason)
+        return self._transact(job_cases.cancel_job, job_id, by=by, reason=reason)
 
     async def retry_job(
         self,
@@ -147,30 +155,31 @@ class JobVerbs:
         reason: str | None = None,
     ) -> Job | JobRefused:
         """Queue a dead job again, or a retrying or scheduled one at once; due now."""
-        with self._transaction() as (tables, now_ms):
-            return job_moves.retry(tables, now_ms, job_id, reset_attempts, by, reason)
+        return self._transact(
+            job_cases.retry_job, job_id, reset_attempts=reset_attempts, by=by, reason=reason
+        )
 
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
         """Mark a queued or ended job deleted and empty it."""
-        with self._transaction() as (tables, now_ms):
-            return job_moves.delete(tables, now_ms, job_id, by, reason)
+        return self._transact(job_cases.delete_job, job_id, by=by, reason=reason)
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
         """Move jobs on whose lease has ended."""
-        with self._transaction() as (tables, now_ms):
-            return job_sweeps.release_expired(tables, now_ms, limit)
+        return self._transact(job_cases.release_expired, limit)
+
+    async def next_lease_end(self) -> NextLeaseEnd:
+        """Return when the first lease of a running job ends."""
+        return self._transact(job_cases.next_lease_end)
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
         """Queue scheduled and retrying jobs whose run time has come, earliest first."""
-        with self._transaction() as (tables, now_ms):
-            return job_sweeps.promote_due(tables, now_ms, limit)
+        return self._transact(job_cases.promote_all, limit)
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
         """Remove ended jobs kept long enough, with attempts and events; run-out keys as well."""
-        with self._transaction() as (tables, now_ms):
-            return job_sweeps.prune(tables, now_ms, retention, limit)
+        return self._transact(job_cases.prune, retention, limit)
 
     async def get_job(self, job_id: JobId) -> Job | None:
         """Read one job."""
@@ -201,9 +210,7 @@ class JobVerbs:
 
     async def set_queue(self, settings: QueueSettings) -> None:
         """Store what is decided about a queue."""
-        check_queue_settings(settings)
-        with self._transaction() as (tables, _):
-            tables.queues[settings.queue] = settings
+        self._transact(workers_cases.set_queue, settings)
 
     async def list_queues(self) -> list[QueueSettings]:
         """Every queue somebody spoke about, by name."""
@@ -212,8 +219,7 @@ class JobVerbs:
 
     async def beat(self, worker: WorkerInfo) -> None:
         """Register a worker, or say that it lives."""
-        with self._transaction() as (tables, now_ms):
-            workers.beat(tables, now_ms, worker)
+        self._transact(workers_cases.beat, worker)
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Workers by id."""
@@ -227,25 +233,20 @@ class JobVerbs:
 
     async def remove_worker(self, worker: WorkerId) -> None:
         """Take a worker off the list; absent is fine."""
-        with self._transaction() as (tables, _):
-            tables.workers.pop(worker, None)
+        self._transact(workers_cases.remove_worker, worker)
 
     async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
         """Take workers off the list that have said nothing for so long."""
-        with self._transaction() as (tables, now_ms):
-            return workers.remove_silent(tables, now_ms, silent_ms, limit)
+        return self._transact(workers_cases.remove_silent_workers, silent_ms, limit)
 
     async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
         """Take a lock that is free, run out or the owner's own already."""
-        with self._transaction() as (tables, now_ms):
-            return locks.acquire(tables, now_ms, name, owner, ttl_ms)
+        return self._transact(lock_cases.acquire_lock, name, owner, ttl_ms)
 
     async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
         """Hold a lock for longer; None: it is not the owner's, or it ran out."""
-        with self._transaction() as (tables, now_ms):
-            return locks.extend(tables, now_ms, name, owner, ttl_ms)
+        return self._transact(lock_cases.extend_lock, name, owner, ttl_ms)
 
     async def release_lock(self, name: str, owner: str) -> bool:
         """Give a lock back; False: it was not the owner's."""
-        with self._transaction() as (tables, now_ms):
-            return locks.release(tables, now_ms, name, owner)
+        return self._transact(lock_cases.release_lock, name, owner)

@@ -29,9 +29,9 @@ from duly.ledger_store import (
     OutcomeCount,
 )
 from duly.plan_store import PAUSED, RUN_NOW
+from duly.rules.checks import check_limit, check_window
+from duly.rules.ledger_misses import ROWS_LOOK, missing_of
 from duly.schedules import ScheduleId
-from duly.stores.checks import check_limit, check_window
-from duly.stores.ledger_misses import ROWS_LOOK, missing_of
 from duly.stores.memory.tables import Tables
 
 

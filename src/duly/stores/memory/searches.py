@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duly.occurrences import IndexRow
+from duly.rules.checks import check_limit
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
-from duly.stores.checks import check_limit
 from duly.stores.memory.tables import Tables
 
 

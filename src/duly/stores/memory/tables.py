@@ -6,20 +6,20 @@ A copy of the dictionaries is a snapshot, which is all that a transaction needs 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
-from duly.events import Attempt, JobEvent
+from duly.engine.kinds import StoredJob, StoredLock
+from duly.events import JobEvent
 from duly.glass_store import AuditEntry
 from duly.job_store import QueueSettings, WorkerInfo
-from duly.jobs import Delivery, Job, JobId, WorkerId
+from duly.jobs import Delivery, JobId, WorkerId
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
-from duly.runs import known_runs
+from duly.rules.checks import SCHEDULES
 from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
 from duly.scopes import Scope
 from duly.store import Document, ScheduleEvent, ScheduleKey
-from duly.stores.checks import SCHEDULES
 
 DocumentKey = tuple[str, str, str]
 Entries = tuple[tuple[str, str], ...]
@@ -39,6 +39,8 @@ class Stored:
     error: str | None = None
     runs_had: int | None = None
     """Of a schedule with a limit on its runs: how many were charged."""
+    finished_at_ms: int | None = None
+    """Of a schedule that has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class LedgerEntry:
     occurrence: Occurrence
     claimed: Claimed | None = None
     claim_id: str | None = None
+    position: int = 0
+    """In its claim."""
 
 
 class Post(NamedTuple):
@@ -60,13 +64,6 @@ class Post(NamedTuple):
     tries: int
     delivery: Delivery
     lease_until_ms: int
-
-
-class StoredJob(NamedTuple):
-    """A job and where it stands in its queue."""
-
-    job: Job
-    place: int
 
 
 class StoredKey(NamedTuple):
@@ -87,23 +84,20 @@ class StoredToken(NamedTuple):
     served_at_ms: int
 
 
-class StoredLock(NamedTuple):
-    """A named lock; without an owner it is free, and remembers its fence."""
-
-    owner: str | None
-    fence: int
-    until_ms: int
-
-
 @dataclass(slots=True)
 class Tables:
     """Everything the memory store holds."""
 
     documents: dict[DocumentKey, Stored] = field(default_factory=dict)
     rows: dict[ScheduleKey, IndexRow] = field(default_factory=dict)
+    numbers: dict[ScheduleKey, int] = field(default_factory=dict)
+    """Of each row: the order in which they were stored first."""
+    last_number: int = 0
     errors: dict[ScheduleKey, str] = field(default_factory=dict)
     """Why a row is quarantined; a row that is not here has a next time."""
     events: list[ScheduleEvent] = field(default_factory=list)
+    last_event: int = 0
+    """The number of the last one."""
     ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
     """By (schedule id, nominal time), in the order they were written first."""
     posts: dict[tuple[ScheduleId, int], Post] = field(default_factory=dict)
@@ -112,7 +106,6 @@ class Tables:
     """How often in a row an endpoint did not know the schedule of a row."""
     jobs: dict[JobId, StoredJob] = field(default_factory=dict)
     job_events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
-    attempts: dict[JobId, tuple[Attempt, ...]] = field(default_factory=dict)
     keys: dict[IdempotencyKey, StoredKey] = field(default_factory=dict)
     queues: dict[str, QueueSettings] = field(default_factory=dict)
     tokens: dict[TokenKey, StoredToken] = field(default_factory=dict)
@@ -120,11 +113,13 @@ class Tables:
     locks: dict[str, StoredLock] = field(default_factory=dict)
     running: dict[str, JobId] = field(default_factory=dict)
     """By schedule id: the job that holds the running marker, from queued to its end."""
+    guards: dict[str, int] = field(default_factory=dict)
+    """How often a guard was held by a transaction that committed."""
     hints: dict[str, None] = field(default_factory=dict)
     """What listeners are told when the transaction has ended, each once."""
     audit: list[AuditEntry] = field(default_factory=list)
-    zone_rules: str | None = None
-    """The version of the zone rules that all next times are right by."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """By name."""
 
     def copy(self) -> Tables:
         """A snapshot to go back to."""
@@ -137,56 +132,24 @@ class Tables:
     def drop_row(self, key: ScheduleKey) -> None:
         """Remove a row with its error."""
         self.rows.pop(key, None)
+        self.numbers.pop(key, None)
         self.errors.pop(key, None)
         self.not_found.pop(key, None)
 
-    def has_row_of(self, schedule_id: ScheduleId, *, besides: ScheduleKey) -> bool:
-        """Return whether a row of another key has this schedule id."""
-        return any(
-            row.schedule_id == schedule_id and key != besides for key, row in self.rows.items()
-        )
-
     def put_row(self, row: IndexRow) -> None:
         """Store a row that has a next time; what stood against the one before is forgotten."""
-        self.rows[row_key(row)] = row
-        self.errors.pop(row_key(row), None)
-        self.not_found.pop(row_key(row), None)
-
-    def charge(self, row: IndexRow, runs: int) -> None:
-        """Count runs of a row on its schedule's document, if that has a limit."""
-        key = document_key(row_key(row))
-        stored = self.documents.get(key)
-        if runs and stored is not None and stored.document.id == row.schedule_id:
-            schedule = schedule_of(stored)
-            had = known_runs(schedule, row.runs_left)
-            self.count_runs(schedule, None if had is None else had + runs)
-
-    def count_runs(self, schedule: Schedule, runs_had: int | None) -> Schedule:
-        """Store how many runs a schedule has had; gives the schedule with that count."""
-        key = document_key(schedule_key(schedule))
-        if runs_had != schedule.runs_had:
-            self.documents[key] = replace(self.documents[key], runs_had=runs_had)
-        return replace(schedule, runs_had=runs_had)
+        key = row_key(row)
+        if key not in self.numbers:
+            self.last_number += 1
+            self.numbers[key] = self.last_number
+        self.rows[key] = row
+        self.errors.pop(key, None)
+        self.not_found.pop(key, None)
 
     def schedules(self) -> list[Schedule]:
         """Every schedule, by key."""
         keys = sorted(key for key in self.documents if key[0] == SCHEDULES)
         return [schedule_of(self.documents[key]) for key in keys]
-
-    def end_schedule(
-        self,
-        schedule_id: ScheduleId,
-        state: Literal["finished", "quarantined"],
-        at_ms: int,
-        error: str | None = None,
-    ) -> None:
-        """Say on a schedule's document, if there is one, how it ended; no new version."""
-        for key, stored in self.documents.items():
-            if key[0] == SCHEDULES and stored.document.id == schedule_id:
-                self.documents[key] = replace(stored, state=state, error=error)
-                detail = {} if error is None else {"error": error}
-                self.events.append(ScheduleEvent(schedule_id, state, at_ms, "system", detail))
-                return
 
 
 def row_key(row: IndexRow) -> ScheduleKey:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from duly.engine import erasure, zones
+from duly.engine import retention as retention_cases
 from duly.ledger_store import MAX_CHANGES
-from duly.stores.checks import check_limit
-from duly.stores.memory import erasure, ledger_upkeep, schedule_upkeep, zones
+from duly.rules.checks import check_limit
 from duly.stores.memory.job_verbs import JobVerbs
 from duly.upkeep_store import (
     MAX_ZONED,
@@ -21,15 +22,13 @@ class UpkeepVerbs(JobVerbs):
 
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
         """Remove what an owner left."""
-        with self._transaction() as (tables, now_ms):
-            return erasure.erase(tables, now_ms, scope, cursor, limit)
+        return self._transact(erasure.erase, scope, cursor=cursor, limit=limit)
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
         """Remove occurrences and facts kept long enough."""
-        with self._transaction() as (tables, now_ms):
-            return ledger_upkeep.prune_ledger(tables, now_ms, retention, limit, cursor)
+        return self._transact(retention_cases.prune_ledger, retention, limit, cursor)
 
     async def fold_counts(self, limit: int = 10_000) -> int:
         """Add up what count_occurrences() reads: nothing here, where the ledger is counted."""
@@ -40,16 +39,14 @@ class UpkeepVerbs(JobVerbs):
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> SchedulesPruned:
         """Delete finished schedules kept long enough."""
-        with self._transaction() as (tables, now_ms):
-            return schedule_upkeep.prune_schedules(tables, now_ms, retention, limit, cursor)
+        return self._transact(retention_cases.prune_schedules, retention, limit, cursor)
 
     async def zone_rules(self) -> str | None:
-        """The version of the zone rules that all next times are right by."""
-        return self._tables.zone_rules
+        """Return the version of the zone rules that all next times are right by."""
+        return self._transact(zones.zone_rules)
 
     async def recompute_zones(
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
         """Move rows whose next time is another by this process's zone rules."""
-        with self._transaction() as (tables, now_ms):
-            return zones.recompute_zones(tables, now_ms, rules, limit, cursor)
+        return self._transact(zones.recompute_zones, rules, limit=limit, cursor=cursor)

@@ -51,6 +51,11 @@ class Dialect(Hashable, Protocol):
     has_one_writer: bool
     """Whether transactions run one after another, so that it is no use to begin several."""
 
+    index_row_of_r: str
+    """A join of the index row `i` with the number and version of `r`, by its key."""
+    finds_row_values: bool
+    """Whether rows are found by an index where several columns are compared as one value."""
+
     tracks_entries: bool
     """Whether searches skip what has passed, by the transactions that rows record (ADR 0031)."""
 
@@ -93,8 +98,13 @@ class Dialect(Hashable, Protocol):
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
         """That a column is one of very many numbers, which go as one parameter."""
 
-    def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
-        """Move index rows, by number, to their next time: one statement or one prepared batch."""
+    def advance_rows(
+        self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves
+    ) -> None:
+        """Move index rows to their next time: one statement or one prepared batch.
+
+        The rows are locked, and `versions` was read after that.
+        """
 
     def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
         """Let jobs hold the running markers of schedules; gives those that were taken."""

@@ -11,7 +11,8 @@ from duly.dispatch_store import (
     Fire,
     FireAnswer,
 )
-from duly.stores.sql import dispatch_ends, dispatches, fires
+from duly.engine import dispatches as dispatch_cases
+from duly.engine import fires as fire_cases
 from duly.stores.sql.job_verbs import JobVerbs
 
 
@@ -20,12 +21,12 @@ class DispatchVerbs(JobVerbs):
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
         """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
-        return await self._run(dispatches.claim_dispatches, claim)
+        return await self._transact(dispatch_cases.claim_dispatches, claim)
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
         """Store how posts ended; gives how many stood under the claim."""
-        return await self._run(dispatch_ends.end_dispatches, claim_id, answers)
+        return await self._transact(dispatch_cases.end_dispatches, claim_id, answers)
 
     async def fire(self, request: Fire) -> FireAnswer:
         """Move an occurrence to `fired` and make its job."""
-        return await self._run(fires.fire, request)
+        return await self._transact(fire_cases.fire, request)

@@ -13,15 +13,18 @@ from typing import Any
 
 from sqlalchemy import delete, select, tuple_, update
 
+from duly.engine.draws import Ids
+from duly.engine.jobs import cancel_job
+from duly.engine.schedules import remove_schedule
 from duly.jobs import FINAL, JobId, JobState
+from duly.rules.checks import SCHEDULES, check_limit
 from duly.store import ScheduleKey
-from duly.stores.checks import SCHEDULES, check_limit
-from duly.stores.sql import job_marks, job_moves, rows
+from duly.stores.sql import job_marks, rows
 from duly.stores.sql.audit_upkeep import forget_in_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.ledger_upkeep import existing
-from duly.stores.sql.schedules import remove_schedule
+from duly.stores.sql.source import transact
 from duly.upkeep_store import ERASED, MAX_ERASE, Erased, Owner, check_cursor
 
 _SCHEDULES = 100
@@ -67,7 +70,8 @@ def _schedules(db: Db, owner: Owner, _: Place, limit: int) -> Done:
         return Erased(events=events), [] if found else None
     for row in found:
         flow, _, name = row.name.partition("/")
-        remove_schedule(db, ScheduleKey(flow, owner.scope, name), db.now_ms(), "system")
+        key = ScheduleKey(flow, owner.scope, name)
+        transact(db, Ids(), remove_schedule, key, "system")
     _forget(db, ids, MAX_ERASE)  # the facts of these deletions
     return Erased(schedules=len(found), events=events), []
 
@@ -135,7 +139,7 @@ def _jobs(db: Db, owner: Owner, after: Place, limit: int) -> Done:
     ended: list[Any] = []
     for row in own:
         if row.state not in FINAL:
-            job = job_moves.cancel_job(db, JobId(row.id), reason=_WITHDRAWN)
+            job = transact(db, Ids(), cancel_job, JobId(row.id), reason=_WITHDRAWN)
             if job.state is JobState.PROCESSING:
                 running += 1
                 continue

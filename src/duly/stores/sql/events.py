@@ -9,9 +9,9 @@ from typing import Any, Literal
 from sqlalchemy import bindparam, insert, select, update
 
 from duly.occurrences import Advance
+from duly.rules.checks import check_limit
 from duly.schedules import ScheduleId
 from duly.store import ScheduleEvent
-from duly.stores.checks import check_limit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 

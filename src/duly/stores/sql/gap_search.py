@@ -288,8 +288,14 @@ class GapMemory:
 
 def search_alone(db: Db, wanted: Sequence[Wanted]) -> dict[Wanted, Gaps]:
     """Search with a statement of its own."""
+    return search_now(db, wanted)[1]
+
+
+def search_now(db: Db, wanted: Sequence[Wanted]) -> tuple[int, dict[Wanted, Gaps]]:
+    """Search with a statement of its own; return the time as well."""
 
     def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
         return db.run(f"SELECT {{now}} AS now_ms, {columns}", **given).all()
 
-    return db.gaps.search(wanted, ask)[1]
+    rows, found = db.gaps.search(wanted, ask)
+    return int(rows[0].now_ms), found

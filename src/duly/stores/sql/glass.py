@@ -17,8 +17,8 @@ from duly.glass_store import (
     WorkspaceCount,
 )
 from duly.jobs import ALL_QUEUES, FINAL, JobState
-from duly.stores.checks import check_audit, check_limit
-from duly.stores.line_counts import AllQueues, queue_count
+from duly.rules.checks import check_audit, check_limit
+from duly.rules.line_counts import AllQueues, queue_count
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_searches import IN_LINE, NEWEST_MARKS, PARTS

@@ -22,8 +22,8 @@ from duly.glass_store import (
     Upcoming,
 )
 from duly.occurrences import IndexRow
+from duly.rules.checks import SCHEDULES, check_limit
 from duly.schedules import HandOver
-from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import lanes
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.index import rows_of

@@ -6,21 +6,22 @@ marker of its schedule decides over those whose time has come. What is left beco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from duly.jobs import Delivery, NewJob, Turn
+from duly.engine.draws import Ids
+from duly.engine.overlap import admit
+from duly.jobs import JobId, NewJob, Turn
 from duly.ledger import OccurrenceState
-from duly.occurrences import policies_text
 from duly.plan_store import BACKFILL, PlanSettings
-from duly.planning import policies_of, policies_or_usual
+from duly.planning import policies_of
 from duly.run_options import RunOptions
-from duly.schedules import Schedule, action_in
-from duly.store import ScheduleKey
-from duly.stores.sql import ledger, turns
+from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
+from duly.stores.sql.source import transact
 
 _WAITING = frozenset({"catch_up", BACKFILL})
 """Reasons of occurrences that are late already: they run one after another."""
@@ -100,25 +101,6 @@ class JobMaker:
         return _Kind(name, policies.priority, self._settings.options(name, policies), turn)
 
 
-def delivery_of(db: Db, flow: str, policies: str, body: str | None) -> Delivery:
-    """Return how an occurrence is posted; a row without a stored body has no known action."""
-    action = f"{flow}.{action_in(body)}"
-    # A row whose policies cannot be read is quarantined and posts nothing.
-    return db.planning.options(action, policies_or_usual(policies)).delivery
-
-
-def key_of(schedule: Schedule) -> ScheduleKey:
-    """Where a schedule stands."""
-    return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
-
-
-def jobs_of(db: Db, schedule: Schedule, entries: Sequence[ledger.Entry]) -> list[NewJob]:
-    """The jobs of a schedule's ledger rows, of those that have one."""
-    maker, definition = JobMaker(db.planning), schedule.definition
-    policies, body = policies_text(definition.policies), definition.to_json()
-    return [maker.make(each, policies, body) for each in entries if each.job_id is not None]
-
-
 def hand_over(
     db: Db,
     entries: Sequence[ledger.Entry],
@@ -135,32 +117,35 @@ def hand_over(
         entries = [each for each in entries if (each.schedule_id, each.nominal_ms) not in taken]
         free = {each.job_id for each in entries}
         jobs = [job for job in jobs if job.id in free]
-    now_ms = db.now_ms()
-    asking = [
-        turns.Candidate(
-            job.schedule_id or "",
-            job.run_at_ms or 0,
-            job.nominal_ms or 0,
-            job.id,
-            job.turn,
-            job.policies or "{}",
-        )
-        for job in jobs
-        if job.turn and (job.run_at_ms or 0) <= now_ms
-    ]
-    skipped = 0
+    skipped: dict[JobId, str] = {}
+    asking = _asking(db, jobs)
     if asking:
-        admission = turns.admit(db, asking)
-        skipped = len(admission.skipped)
-        if admission.skipped or admission.in_line:
-            ledger.skip_unmade(db, admission.skipped)
-            jobs = [
-                msgspec.structs.replace(job, in_line=job.id in admission.in_line)
-                for job in jobs
-                if job.id not in admission.skipped
-            ]
+        turns = transact(db, Ids(), admit, asking)
+        # Of several that ask, the new holder is queued, and is neither skipped nor in line.
+        skipped, in_line = turns.skipped, set(turns.in_line)
+        ledger.skip_unmade(db, skipped)
+        jobs = [
+            msgspec.structs.replace(job, in_line=job.id in in_line)
+            for job in jobs
+            if job.id not in skipped
+        ]
     if jobs:
         db.dialect.add_jobs(db, jobs)
         db.dialect.tell(db, {f"queue:{name}" for name in {job.queue for job in jobs}})
     missed = sum([each.times for each in entries if each.state is OccurrenceState.MISSED])
-    return HandedOver(len(jobs), missed, skipped, taken)
+    return HandedOver(len(jobs), missed, len(skipped), taken)
+
+
+def _asking(db: Db, jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Take the free markers of jobs that ask alone; return the jobs that the engine decides on."""
+    now_ms = db.now_ms()
+    due = [job for job in jobs if job.turn and (job.run_at_ms or 0) <= now_ms]
+    if not due:
+        return []
+    many = Counter([job.schedule_id for job in due])
+    alone = {job.schedule_id or "": job for job in due if many[job.schedule_id] == 1}
+    # In the order of their ids, as everybody does: so no two wait for each other's markers.
+    wanted = {each: alone[each].id for each in sorted(alone)}
+    held = db.dialect.add_markers(db, wanted) if wanted else []
+    others = [job for job in due if many[job.schedule_id] > 1]
+    return [*others, *(alone[each] for each in held)]

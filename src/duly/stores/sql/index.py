@@ -7,12 +7,13 @@ in pure code, write the advance as a batch. A process that dies in between leave
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select, update
-from sqlalchemy.sql.elements import ColumnElement
 
+from duly.engine import index as index_cases
+from duly.engine.draws import Ids
 from duly.occurrences import (
     Advance,
     Claimed,
@@ -20,43 +21,12 @@ from duly.occurrences import (
     Moves,
     advance_columns,
 )
+from duly.rules.checks import check_claim, check_limit
 from duly.schedules import ScheduleId
 from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
-from duly.stores.checks import check_claim, check_limit, id_taken
 from duly.stores.sql import events, lanes, rows
 from duly.stores.sql.db import Db, columns
-from duly.stores.sql.runs import Charge, charge
-
-
-def upsert(db: Db, row: IndexRow) -> None:
-    """Store the row of its key; a slow writer never sets the hand back."""
-    here = rows.under(db, [ScheduleKey(row.flow, row.scope, row.name)])
-    found = next(iter(rows.locked(db, here)), None)
-    if found is None or found.schedule_id != row.schedule_id:
-        _refuse_second_row(db, row, here)
-    if found is None:
-        rows.insert(db, [replace(row, version=1)])
-        return
-    is_same = (found.schedule_id, found.trigger_json) == (row.schedule_id, row.trigger)
-    if is_same and found.error is None and found.nominal_ms > row.nominal_ms:
-        row = replace(row, nominal_ms=found.nominal_ms, run_at_ms=found.run_at_ms)
-    rows.update(db, [(found.row_id, replace(row, version=found.version + 1))])
-
-
-def _refuse_second_row(db: Db, row: IndexRow, here: ColumnElement[bool]) -> None:
-    # Another writer may have stored this very row meanwhile; the insert meets it and tries again.
-    rules = db.tables.schedule_rules
-    statement = select(rules.c.flow, rules.c.scope, rules.c.name).where(
-        rules.c.schedule_id == row.schedule_id, ~here
-    )
-    other = db.connection.execute(statement).first()
-    if other is not None:
-        raise id_taken(row.schedule_id, f"index row {row.flow}/{row.scope}/{row.name}")
-
-
-def remove(db: Db, key: ScheduleKey) -> None:
-    """Remove the row of a key; absent is fine."""
-    rows.remove(db, [found.row_id for found in rows.locked(db, rows.under(db, [key]))])
+from duly.stores.sql.source import transact
 
 
 def claim_due(
@@ -80,14 +50,22 @@ def claim_due(
         moves = advance_columns(
             due.triggers, due.nominal_ms, due.run_at_ms, due.runs_left, due.now_ms
         )
-        _charge(db, due, moves)
-        write_moves(db, due.numbers, due.schedule_ids, moves, due.now_ms)
+        if not _is_plain(due, moves):
+            at = db.at(due.now_ms)
+            return transact(at, Ids(), index_cases.claim_due, now_ms, limit, flow, claim_id)
+        db.dialect.advance_rows(db, due.numbers, due.versions, moves)
         claimed = _claimed(due, moves)
         if claim_id is not None:
             claimed = _record(db, claimed, claim_id, due.now_ms)
-        # Rows that could not be evaluated are out of the due range now: look behind them.
+        # What was handed over before is not claimed: look behind it.
         if claimed:
             return claimed
+
+
+def _is_plain(due: _Due, moves: Moves) -> bool:
+    """Return whether rows only go on: to a next time, without a count to keep."""
+    is_going_on = not moves.errors and None not in moves.run_at_ms
+    return is_going_on and not any(left is not None for left in due.runs_left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +115,6 @@ def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
     return [[column[place] for place in order] for column in ruling]
 
 
-def _charge(db: Db, due: _Due, moves: Moves) -> None:
-    """Count the runs of rows whose schedules are stored here and have a limit."""
-    before = zip(due.schedule_ids, due.runs_left, moves.runs_left, strict=True)
-    charge(
-        db,
-        {
-            each: Charge(left - after, left)
-            for each, left, after in before
-            if left is not None and after is not None
-        },
-    )
-
-
 def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
     """What fired."""
     fields = zip(
@@ -163,18 +128,23 @@ def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
         due.versions,
         strict=True,
     )
-    claimed = list(map(Claimed._make, fields))
-    if moves.errors:
-        return [each for i, each in enumerate(claimed) if i not in moves.errors]
-    return claimed
+    return list(map(Claimed._make, fields))
 
 
 def write_moves(
-    db: Db, numbers: Sequence[int], schedule_ids: Sequence[ScheduleId], moves: Moves, now_ms: int
+    db: Db,
+    numbers: Sequence[int],
+    versions: Sequence[int],
+    schedule_ids: Sequence[ScheduleId],
+    moves: Moves,
+    now_ms: int,
 ) -> None:
-    """Advance, finish or quarantine; the two rare cases cost statements only when they happen."""
+    """Advance, finish or quarantine; the two rare cases cost statements only when they happen.
+
+    The rows are ours, and stand at these versions.
+    """
     if None not in moves.run_at_ms:
-        db.dialect.advance_rows(db, numbers, moves)
+        db.dialect.advance_rows(db, numbers, versions, moves)
         return
     going = [i for i, ms in enumerate(moves.run_at_ms) if ms is not None]
     stopped = {
@@ -185,7 +155,8 @@ def write_moves(
     ended = {number: move for number, move in stopped.items() if move.error is None}
     broken = {number: move for number, move in stopped.items() if move.error is not None}
     if going:
-        db.dialect.advance_rows(db, [numbers[i] for i in going], moves.only(going))
+        at = [numbers[i] for i in going], [versions[i] for i in going]
+        db.dialect.advance_rows(db, *at, moves.only(going))
     if ended:
         rows.remove(db, list(ended))
         events.end_schedules(db, list(ended.values()), "finished", now_ms)
@@ -262,8 +233,7 @@ def list_rows(
 
 def rows_of(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
     """Return rows by their numbers, in that order."""
-    index = db.tables.schedule_index
-    statement = rows.whole(db).where(db.dialect.among(index.c.row_id, numbers))
+    statement = rows.numbered(db, numbers)
     found = {row.row_id: rows.row_of(row) for row in db.connection.execute(statement)}
     return [found[number] for number in numbers if number in found]
 

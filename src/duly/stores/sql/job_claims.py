@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
+from duly.engine.draws import Ids
+from duly.engine.jobs import finish as finish_jobs
+from duly.engine.jobs import release_expired
 from duly.job_store import (
     MAX_JOB_CLAIM,
     ClaimRequest,
@@ -27,14 +30,15 @@ from duly.job_store import (
 from duly.jobs import ALL_QUEUES, FINAL, JobId, JobState, LeasedJob, Token, WorkerId
 from duly.outcomes import Finish, check_finish
 from duly.queue_rules import QueueRules
-from duly.stores.checks import check_job_claim
+from duly.rules.checks import check_job_claim
 from duly.stores.sql import job_marks, ledger, tokens, turns
 from duly.stores.sql.db import Db
 from duly.stores.sql.dialect import Lease
 from duly.stores.sql.gap_search import LINE, MARKS, WAITING, Ask, Wanted, search_alone
 from duly.stores.sql.gaps import HIGHEST, LOWEST, Gaps, Key, Segment
-from duly.stores.sql.job_moves import promote_due, release_expired
-from duly.stores.sql.queues import settings_of
+from duly.stores.sql.items.around import queue_of
+from duly.stores.sql.job_moves import promote_due
+from duly.stores.sql.source import transact
 
 ANYWHERE = (Segment(LOWEST, HIGHEST),)
 
@@ -88,7 +92,7 @@ def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
     check_job_claim(request)
     look = _look(db, request)
     if _has_come(look.lease_ends_ms, look):
-        release_expired(db)
+        transact(db, Ids(), release_expired)
     if _has_come(look.due_ms, look):
         promote_due(db, queues=list(look.queues))
     if look.is_over:
@@ -223,7 +227,7 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
         return db.run(_look_statement(columns), queues=asked, **given).all()
 
     rows, heads = _heads(db, queues, ask)
-    rules = QueueRules(settings_of(row) for row in rows if row.queue is not None)
+    rules = QueueRules(queue_of(row) for row in rows if row.queue is not None)
     served = {queue: each for queue in queues if not (each := rules.of(queue)).is_paused}
     due = [ms for queue, ms in heads.due_ms.items() if ms is not None and queue in served]
     return _Look(
@@ -366,7 +370,7 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
         db.dialect.tell(db, {"queue:*"})  # they are waited for again
     if not void and len(first_words) == len(finishes):
         return []
-    void -= _finish_cancelled(db, [each for each in finishes if _lease(each) in void])
+    void -= _finish_others(db, [each for each in finishes if _lease(each) in void])
     refused: list[JobId] = []
     for each in finishes:
         if _lease(each) in void:
@@ -387,28 +391,13 @@ def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
     return void
 
 
-def _finish_cancelled(db: Db, left: Sequence[Finish]) -> set[Lease]:
-    """A job that somebody asked to cancel is not tried again: it ends where it would go on."""
+def _finish_others(db: Db, left: Sequence[Finish]) -> set[Lease]:
+    """Let the engine end jobs that were to go on, and that a statement left."""
     going_on = [each for each in left if each.state not in FINAL]
     if not going_on:
         return set()
-    asked = db.run(
-        "SELECT id, fence FROM {p}jobs WHERE id IN :ids AND state = 'processing' "
-        "AND cancel_asked = 1 {lock}",
-        ids=[each.job_id for each in going_on],
-    )
-    fences = {row.id: row.fence for row in asked}
-    ends = [
-        each._replace(
-            state=JobState.CANCELLED, via=None, status="cancelled", delay_ms=None, error="cancelled"
-        )
-        for each in going_on
-        if fences.get(each.job_id) == each.fence
-    ]
-    done = {_lease(each) for each in ends}
-    for alike in _by_shape(ends):
-        done.difference_update(_end(db, alike))
-    return done
+    void = set(transact(db, Ids(), finish_jobs, going_on))
+    return {_lease(each) for each in going_on if each.job_id not in void}
 
 
 def _by_shape(finishes: Iterable[Finish]) -> list[list[Finish]]:

@@ -42,14 +42,6 @@ def attempt_events(row: Row[Any]) -> list[JobEvent]:
     return events
 
 
-def write_attempts(db: Db, ids: Sequence[str]) -> None:
-    """Write down what only the rows of these jobs tell; to call before they move on."""
-    rows = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id IN :ids", ids=list(ids))
-    events = [event._asdict() for row in rows for event in attempt_events(row)]
-    if events:
-        db.connection.execute(db.dialect.insert_or_ignore(db.tables.job_events), events)
-
-
 def move(
     db: Db,
     ids: Sequence[str],

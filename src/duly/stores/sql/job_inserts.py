@@ -12,7 +12,7 @@ from typing import Any
 
 from duly.job_store import Enqueued, KeyTaken
 from duly.jobs import JobId, JobState, NewJob, place_of, retry_text
-from duly.stores.checks import check_inserts
+from duly.rules.checks import check_inserts
 from duly.stores.sql.db import Db
 
 

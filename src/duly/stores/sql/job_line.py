@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duly.job_store import Line, WaitingWork
-from duly.stores.checks import check_limit
-from duly.stores.line_counts import LineCount, works_of
+from duly.rules.checks import check_limit
+from duly.rules.line_counts import LineCount, works_of
 from duly.stores.sql.db import Db
 
 COLUMNS = "queue, place, id, workspace, action, run_at_ms"

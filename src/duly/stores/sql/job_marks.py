@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Row, delete, select
 
+from duly.job_store import NextLeaseEnd
 from duly.jobs import JobState
 from duly.stores.sql.db import Db
-from duly.stores.sql.gap_search import MARKS, search_alone
+from duly.stores.sql.gap_search import MARKS, Wanted, search_alone, search_now
 
 FIRST_LOOK = (
     "(SELECT at_ms FROM {p}job_marks WHERE state = 'processing' ORDER BY at_ms, seq LIMIT 1)"
@@ -31,7 +32,7 @@ _FIRST = """
         SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
         {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
     FROM {p}job_marks m WHERE m.state = 'processing' AND m.at_ms >= :from_ms
-    ORDER BY m.at_ms, m.seq LIMIT :limit {skip}
+    ORDER BY m.at_ms, m.seq LIMIT :limit
 """
 
 
@@ -83,24 +84,41 @@ def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
     )
 
 
+def next_lease_end(db: Db) -> NextLeaseEnd:
+    """Return when the first lease of a running job ends."""
+    now_ms, from_ms = _first_mark(db)
+    return NextLeaseEnd(None if from_ms is None else first_lease(db, from_ms), now_ms)
+
+
+def _first_mark(db: Db) -> tuple[int, int | None]:
+    """Return the time, and the first mark of leased jobs, stale or not."""
+    if not db.dialect.tracks_entries:
+        row = db.run(f"SELECT {{now}} AS now_ms, {FIRST_LOOK} AS first_ms").one()
+        return row.now_ms, row.first_ms
+    leases: Wanted = (MARKS, (JobState.PROCESSING.value,))
+    now_ms, found = search_now(db, [leases])
+    return now_ms, found[leases].first
+
+
 def first_lease(db: Db, from_ms: int) -> int | None:
     """Return the first lease to end, for a caller that has time: stale marks are removed.
 
-    No mark is earlier than `from_ms`, except those that were added since.
+    No mark is earlier than `from_ms`, except those that were added since. The marks are read
+    without locks, so that two callers at once find the same one: a mark that is stale stays so.
     """
-    at_ms, looked, limit = None, 0, 1
+    looked, limit = 0, 1
     while looked < _MOST:
         marks = db.run(_FIRST, limit=limit, from_ms=from_ms).all()
         stale = list(takewhile(lambda mark: not mark.stands, marks))
-        _remove(db, [mark.seq for mark in stale])
+        _discard(db, [mark.seq for mark in stale])
         if len(stale) < len(marks):
             return int(marks[len(stale)].at_ms)
         if len(marks) < limit:
             return None
         # Marks may name one job each or thousands: their number doubles until it is enough.
-        at_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
+        from_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
         limit *= 2
-    return at_ms
+    return from_ms
 
 
 class Ended(NamedTuple):
@@ -134,6 +152,7 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
     They lose their marks, and their rows are locked. What is beyond the limit stays marked.
     """
     found: list[Row[Any]] = []
+    held_by_others: list[_Entry] = []
     looked = 0
     begins = _begins(db, kept)
     while begins and len(found) < limit and looked < _MOST:
@@ -141,17 +160,33 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
         if not entries:
             break
         looked += len(entries)
-        rows = db.run(
-            f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
-            "FROM {p}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
-            ids=sorted({each.job_id for each in entries}),
-            states=[state.value for state in kept],
-        )
+        ids = sorted({each.job_id for each in entries})
+        # Nobody who holds a job and waits for its mark is waited for: that would be a deadlock.
+        standing = _standing(db, kept, columns, ids, "{skip}")
         # A job may be in several of the marks, even of one time: it is its row that decides.
-        standing = {(row.id, row.state, row.marked_ms): row for row in rows}
         taken = [standing.pop((e.job_id, e.state, e.at_ms), None) for e in entries]
-        found += [row for row in taken if row is not None]
+        rows = [row for row in taken if row is not None]
+        found += rows
+        missed = set(ids) - {row.id for row in rows}
+        if missed:
+            others = _standing(db, kept, "id", sorted(missed), "")
+            held_by_others += [e for e in entries if (e.job_id, e.state, e.at_ms) in others]
+    for each in held_by_others:
+        add(db, JobState(each.state), each.at_ms, [each.job_id])
     return found
+
+
+def _standing(
+    db: Db, kept: Mapping[JobState, int], columns: str, ids: Sequence[str], lock: str
+) -> dict[tuple[str, str, int], Row[Any]]:
+    """Return the rows of jobs in these states, by what a mark of them says."""
+    rows = db.run(
+        f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
+        f"FROM {{p}}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
+        ids=list(ids),
+        states=[state.value for state in kept],
+    )
+    return {(row.id, row.state, row.marked_ms): row for row in rows}
 
 
 def _begins(db: Db, states: Iterable[JobState]) -> dict[JobState, int]:
@@ -218,6 +253,15 @@ def _remove(db: Db, numbers: Sequence[int]) -> None:
     if numbers:
         table = db.tables.job_marks
         db.connection.execute(delete(table).where(db.dialect.among(table.c.seq, numbers)))
+
+
+def _discard(db: Db, numbers: Sequence[int]) -> None:
+    """Remove marks except those that another has locked."""
+    if numbers:
+        table = db.tables.job_marks
+        among = db.dialect.among(table.c.seq, numbers)
+        free = select(table.c.seq).where(among).with_for_update(skip_locked=True)
+        db.connection.execute(delete(table).where(table.c.seq.in_(free)))
 
 
 def _text(ids: Sequence[str]) -> str:

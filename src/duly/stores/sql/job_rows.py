@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Row
 
-from duly.events import Attempt, AttemptStatus, JobEvent
+from duly.events import Attempt, JobEvent, attempts_of
 from duly.job_store import JobCount, JobFilter
-from duly.jobs import Job, JobId, JobState, StartMode, WorkerId, retry_from
-from duly.stores.checks import check_limit
+from duly.jobs import Job, JobId, JobState, StartMode, retry_from
+from duly.rules.checks import check_limit
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_events import ATTEMPT, attempt_events
 
@@ -105,21 +105,7 @@ def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
     """The tries of a job: each is a claim's event and the one that ended it."""
     check_limit(limit)
     newest = "AND attempt > (SELECT fence FROM {p}jobs WHERE id = :id) - :limit ORDER BY seq DESC"
-    found: dict[int, Attempt] = {}
-    for event in _events(db, job_id, newest, limit=limit):
-        number = event.attempt
-        if event.state == JobState.PROCESSING:
-            worker = WorkerId(event.actor or "")
-            found[number] = Attempt(job_id, number, worker, event.at_ms, None, None, None)
-        elif number in found and found[number].status is None:
-            status = event.ended_as or cast(AttemptStatus, event.state.value)
-            found[number] = found[number]._replace(
-                ended_at_ms=event.at_ms,
-                status=status,
-                error=event.reason,
-                took_ms=event.took_ms,
-            )
-    return list(found.values())
+    return attempts_of(_events(db, job_id, newest, limit=limit))
 
 
 def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:

@@ -11,7 +11,7 @@ from typing import Any
 from duly.glass_store import MAX_COUNT, JobPage
 from duly.job_store import JobFilter
 from duly.jobs import FINAL, JobId, JobState
-from duly.stores.checks import check_limit
+from duly.rules.checks import check_limit
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_marks import concerned
 from duly.stores.sql.job_rows import job_of

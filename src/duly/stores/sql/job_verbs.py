@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from duly.engine import claims
+from duly.engine import jobs as job_cases
+from duly.engine import locks as lock_cases
+from duly.engine import tokens as token_cases
+from duly.engine import workers as worker_cases
+from duly.engine.draws import Ids
 from duly.events import Attempt, JobEvent
 from duly.job_store import (
     MAX_SWEEP,
@@ -17,6 +23,7 @@ from duly.job_store import (
     KeyTaken,
     Line,
     Lock,
+    NextLeaseEnd,
     ProgressNote,
     QueueSettings,
     Renewed,
@@ -26,8 +33,17 @@ from duly.job_store import (
 )
 from duly.jobs import Job, JobId, NewJob, Token, WorkerId
 from duly.outcomes import Finish
-from duly.stores.sql import job_claims, job_inserts, job_line, job_moves, job_rows, queues
+from duly.stores.sql import (
+    job_claims,
+    job_inserts,
+    job_line,
+    job_marks,
+    job_moves,
+    job_rows,
+    queues,
+)
 from duly.stores.sql import tokens as job_tokens
+from duly.stores.sql.source import transact
 from duly.stores.sql.transactions import Transactions
 
 
@@ -36,7 +52,7 @@ class JobVerbs(Transactions):
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """Store jobs with their first events."""
-        return await self._run(job_inserts.insert_jobs, jobs)
+        return await self._fast_or_engine(job_inserts.insert_jobs, job_cases.insert_jobs, jobs)
 
     def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """The same inside the caller's own transaction."""
@@ -44,7 +60,7 @@ class JobVerbs(Transactions):
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         """Rescue, promote, then take queued jobs."""
-        return await self._run(job_claims.claim_jobs, request)
+        return await self._fast_or_engine(job_claims.claim_jobs, claims.claim_jobs, request)
 
     async def renew(
         self,
@@ -55,29 +71,34 @@ class JobVerbs(Transactions):
         token_lease_ms: int = 10_000,
     ) -> Renewed:
         """Extend leases that still stand, and tokens."""
-        return await self._run(job_claims.renew, worker, leases, lease_ms, tokens, token_lease_ms)
+        lasting = (lease_ms, tokens, token_lease_ms)
+        return await self._fast_or_engine(job_claims.renew, claims.renew, worker, leases, *lasting)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         """Store how attempts ended."""
-        return await self._run(job_claims.finish, finishes)
+        return await self._fast_or_engine(job_claims.finish, job_cases.finish, finishes)
 
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
         """Give tokens back."""
-        await self._run(job_tokens.release_tokens, worker, tokens)
+        await self._fast_or_engine(
+            job_tokens.release_tokens, token_cases.release_tokens, worker, tokens
+        )
 
     async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
         """Record that handlers are about to be called, and charge the attempts."""
-        return await self._run(job_claims.start_jobs, worker, leases)
+        return await self._fast_or_engine(
+            job_claims.start_jobs, job_cases.start_jobs, worker, leases
+        )
 
     async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
         """Keep JSON texts beside running jobs; return the ids whose fence is void."""
-        return await self._run(job_claims.note_progress, notes)
+        return await self._fast_or_engine(job_claims.note_progress, job_cases.note_progress, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
         """Cancel what has not begun; ask the worker of a running job."""
-        return await self._run(job_moves.cancel_job, job_id, by=by, reason=reason)
+        return await self._transact(job_cases.cancel_job, job_id, by=by, reason=reason)
 
     async def retry_job(
         self,
@@ -88,27 +109,33 @@ class JobVerbs(Transactions):
         reason: str | None = None,
     ) -> Job | JobRefused:
         """Queue a job again, due now."""
-        return await self._run(
-            job_moves.retry_job, job_id, reset_attempts=reset_attempts, by=by, reason=reason
+        return await self._transact(
+            job_cases.retry_job, job_id, reset_attempts=reset_attempts, by=by, reason=reason
         )
 
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
         """Mark a job deleted and empty it."""
-        return await self._run(job_moves.delete_job, job_id, by=by, reason=reason)
+        return await self._transact(job_cases.delete_job, job_id, by=by, reason=reason)
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
         """Move on jobs whose lease has ended."""
-        return await self._run(job_moves.release_expired, limit)
+        return await self._transact(job_cases.release_expired, limit)
+
+    async def next_lease_end(self) -> NextLeaseEnd:
+        """Return when the first lease of a running job ends."""
+        return await self._run(job_marks.next_lease_end)
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
         """Queue jobs whose run time has come."""
-        return await self._run(job_moves.promote_due, limit)
+        return await self._fast_or_engine(job_moves.promote_due, job_cases.promote_all, limit)
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
         """Remove ended jobs kept long enough."""
-        return await self._run_upkeep(job_moves.prune, retention, limit)
+        return await self._run_upkeep(
+            lambda db: transact(db, Ids(), job_cases.prune, retention, limit)
+        )
 
     async def get_job(self, job_id: JobId) -> Job | None:
         """Read one job."""
@@ -134,7 +161,7 @@ class JobVerbs(Transactions):
 
     async def set_queue(self, settings: QueueSettings) -> None:
         """Store what is decided about a queue."""
-        await self._run(queues.set_queue, settings)
+        await self._transact(worker_cases.set_queue, settings)
 
     async def list_queues(self) -> list[QueueSettings]:
         """Every queue somebody spoke about."""
@@ -142,7 +169,7 @@ class JobVerbs(Transactions):
 
     async def beat(self, worker: WorkerInfo) -> None:
         """Register a worker, or say that it lives."""
-        await self._run(queues.beat, worker)
+        await self._transact(worker_cases.beat, worker)
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Workers by id."""
@@ -154,23 +181,23 @@ class JobVerbs(Transactions):
 
     async def remove_worker(self, worker: WorkerId) -> None:
         """Take a worker off the list."""
-        await self._run(queues.remove_worker, worker)
+        await self._transact(worker_cases.remove_worker, worker)
 
     async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
         """Take workers off the list that have said nothing for so long."""
-        return await self._run(queues.remove_silent_workers, silent_ms, limit)
+        return await self._transact(worker_cases.remove_silent_workers, silent_ms, limit)
 
     async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
         """Take a lock that is free."""
-        return await self._run(queues.acquire_lock, name, owner, ttl_ms)
+        return await self._transact(lock_cases.acquire_lock, name, owner, ttl_ms)
 
     async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
         """Hold a lock for longer."""
-        return await self._run(queues.extend_lock, name, owner, ttl_ms)
+        return await self._transact(lock_cases.extend_lock, name, owner, ttl_ms)
 
     async def release_lock(self, name: str, owner: str) -> bool:
         """Give a lock back."""
-        return await self._run(queues.release_lock, name, owner)
+        return await self._transact(lock_cases.release_lock, name, owner)
 
     def listen(self, wake: Wake) -> Callable[[], None]:
         """Hear of new jobs, where the database passes messages: one connection for all who do."""

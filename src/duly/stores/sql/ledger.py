@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
@@ -14,9 +13,8 @@ from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState
 from duly.ledger import BROKEN_OFF, Occurrence, OccurrenceState, follow
 from duly.planning import PlannedOccurrence
+from duly.rules.checks import check_limit
 from duly.schedules import ScheduleId
-from duly.stores.checks import check_limit
-from duly.stores.spans import Row as SpanRow
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, LostRace, tuples
 
@@ -109,22 +107,6 @@ def _clear(db: Db, ranges: Sequence[Entry]) -> None:
     )
 
 
-def rows_since(db: Db, since_ms: Mapping[ScheduleId, int]) -> dict[ScheduleId, list[SpanRow]]:
-    """Rows of schedules that reach to an instant or beyond."""
-    found: dict[ScheduleId, list[SpanRow]] = defaultdict(list)
-    wanted = [{"schedule_id": each, "nominal_ms": ms} for each, ms in since_ms.items()]
-    rows = db.run(
-        "SELECT o.schedule_id, o.nominal_ms, COALESCE(o.until_ms, o.nominal_ms), o.state "
-        f"FROM {db.dialect.records(db.tables.occurrences)} "
-        "JOIN {p}occurrences o ON o.schedule_id = r.schedule_id "
-        "WHERE COALESCE(o.until_ms, o.nominal_ms) >= r.nominal_ms",
-        rows=msgspec.json.encode(wanted).decode(),
-    )
-    for schedule_id, first_ms, last_ms, state in tuples(rows):
-        found[schedule_id].append(SpanRow(first_ms, last_ms, state not in REPLACEABLE))
-    return found
-
-
 def entry_of(
     occurrence: PlannedOccurrence,
     whose: Whose,
@@ -170,19 +152,6 @@ def skip_unmade(db: Db, reasons: Mapping[JobId, str]) -> None:
             "ended_at_ms = {now} WHERE job_id = :id",
             id=job_id,
             reason=reason,
-        )
-
-
-def end_planned(db: Db, job_ids: Sequence[str], state: OccurrenceState, reason: str | None) -> None:
-    """Say of planned occurrences that their jobs will not run, and why."""
-    ended = "{now}" if state is OccurrenceState.SKIPPED else "NULL"
-    for chunk in chunks(job_ids):
-        db.run(
-            f"UPDATE {{p}}occurrences SET state = :state, reason = :reason, ended_at_ms = {ended} "
-            "WHERE job_id IN :ids AND state = 'planned'",
-            state=state.value,
-            reason=reason,
-            ids=list(chunk),
         )
 
 
@@ -256,16 +225,6 @@ def runs(db: Db, schedule_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         )
         found |= {row[0]: (int(row[1]), row[2]) for row in tuples(rows) if row[2] is not None}
     return found
-
-
-def by_claim(db: Db, schedule_id: ScheduleId, claim_id: str) -> Occurrence | None:
-    """The row of a schedule that somebody asked for under an id."""
-    row = db.run(
-        "SELECT * FROM {p}occurrences WHERE claim_id = :claim_id AND schedule_id = :schedule_id",
-        claim_id=claim_id,
-        schedule_id=schedule_id,
-    ).first()
-    return None if row is None else occurrence_of(row)
 
 
 def occurrence_of(row: Row[Any]) -> Occurrence:

@@ -15,9 +15,9 @@ from duly.ledger_store import (
     OccurrenceCounts,
     OutcomeCount,
 )
+from duly.rules.checks import check_limit
+from duly.rules.ledger_misses import ROWS_LOOK, missing_of
 from duly.schedules import ScheduleId
-from duly.stores.checks import check_limit
-from duly.stores.ledger_misses import ROWS_LOOK, missing_of
 from duly.stores.sql.db import Db
 
 MIN_SAVED = 100

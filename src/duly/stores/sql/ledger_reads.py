@@ -14,8 +14,8 @@ from duly.ledger_store import (
     LedgerCount,
     LedgerSummary,
 )
+from duly.rules.checks import check_limit, check_window
 from duly.schedules import ScheduleId
-from duly.stores.checks import check_limit, check_window
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_marks import concerned

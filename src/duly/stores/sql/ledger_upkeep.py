@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from sqlalchemy import delete
 
 from duly.job_store import MAX_SWEEP
-from duly.stores.checks import check_limit
+from duly.rules.checks import check_limit
 from duly.stores.sql.audit_upkeep import prune_audit
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples

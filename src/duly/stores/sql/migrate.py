@@ -37,6 +37,7 @@ _READABLE_FROM = {
     17: 17,
     18: 17,
     19: 19,
+    20: 19,
 }
 """By schema version: the oldest release's version that can still work on it."""
 

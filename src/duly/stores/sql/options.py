@@ -47,6 +47,9 @@ class SqlOptions:
     allow_foreign_sqlite_writers: bool = False
     """SQLite before 3.51.3: let put_schedules_in() join connections that Duly did not open."""
 
+    fast_paths: bool = True
+    """Handle plain jobs and rows in set statements; False leaves all to the engine, for tests."""
+
     planning: PlanSettings = field(default_factory=PlanSettings)
     """How schedules are planned: the look-ahead of writes, and the actions' own settings."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from duly.glass_store import MAX_COUNT, PlannedFire
-from duly.stores.checks import check_limit
+from duly.rules.checks import check_limit
 from duly.stores.sql.db import Db, tuples
 
 _MAX_QUEUES = 100

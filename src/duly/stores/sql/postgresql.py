@@ -71,6 +71,11 @@ class PostgresqlDialect:
     each_of_ids = "CROSS JOIN LATERAL json_array_elements_text(CAST(m.ids AS json)) AS e (value)"
     job_of_k = "CROSS JOIN LATERAL (SELECT * FROM {p}jobs WHERE id = k.id LIMIT 1) AS j"
     has_one_writer = False
+    index_row_of_r = (
+        "CROSS JOIN LATERAL (SELECT * FROM {p}schedule_index "
+        "WHERE row_id = r.row_id AND version = r.version OFFSET 0) AS i"
+    )
+    finds_row_values = True
     tracks_entries = True
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
@@ -155,23 +160,31 @@ class PostgresqlDialect:
         unseen = select(literal(numbers_array(numbers))).scalar_subquery()
         return column == any_(cast(unseen, ARRAY(BigInteger)))
 
-    def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
-        """One UPDATE from four arrays, none of which the planner may see.
+    def advance_rows(
+        self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves
+    ) -> None:
+        """One UPDATE from five arrays, none of which the planner may see.
 
         It would count them, and for a thousand read and hash a whole table of twenty thousand.
+
+        A row is found by number and version, which are the key: by its number alone, the index
+        gives an entry for each move of the row, for as long as a snapshot is held.
         """
-        db.run(
+        moved = db.run(
             "UPDATE {p}schedule_index AS i SET nominal_ms = v.nominal_ms, "
             "run_at_ms = v.run_at_ms, runs_left = v.runs_left, version = i.version + 1 "
-            "FROM unnest((SELECT CAST(:numbers AS bigint[])), (SELECT CAST(:nominal AS bigint[])), "
+            "FROM unnest((SELECT CAST(:numbers AS bigint[])), "
+            "(SELECT CAST(:versions AS bigint[])), (SELECT CAST(:nominal AS bigint[])), "
             "(SELECT CAST(:run_at AS bigint[])), (SELECT CAST(:runs_left AS integer[]))) "
-            "AS v (row_id, nominal_ms, run_at_ms, runs_left) "
-            "WHERE i.row_id = v.row_id",
+            "AS v (row_id, version, nominal_ms, run_at_ms, runs_left) "
+            "WHERE i.row_id = v.row_id AND i.version = v.version",
             numbers=numbers_array(numbers),
+            versions=numbers_array(versions),
             nominal=numbers_array(moves.nominal_ms),
             run_at=numbers_array(moves.run_at_ms),
             runs_left=numbers_array(moves.runs_left),
         )
+        assert moved.rowcount == len(numbers), "a row has another version than when it was locked"
 
     def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
         """One INSERT from two arrays; only where it stored too few is anything read back."""

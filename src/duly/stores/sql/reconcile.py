@@ -12,14 +12,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, select
 
 from duly.occurrences import Advance, IndexRow, index_row
+from duly.rules.checks import SCHEDULES, with_times_of
 from duly.runs import known_runs, left_of
 from duly.schedules import Schedule, first_after_ms, is_indexed
 from duly.store import IndexHealth, ReconcileReport, ScheduleKey
-from duly.stores.checks import SCHEDULES, with_times_of
 from duly.stores.sql import events, ledger, rows
+from duly.stores.sql.bulk import update_all
 from duly.stores.sql.db import Db
-from duly.stores.sql.runs import write_counts
-from duly.stores.sql.schedules import schedule_of
+from duly.stores.sql.items.schedules import schedule_of
 
 PAGE = 500
 
@@ -118,7 +118,8 @@ def _counted(
         counted.append(replace(schedule, runs_had=had))
     both = zip(schedules, counted, strict=True)
     changed = [new for old, new in both if new.runs_had != old.runs_had]
-    write_counts(db, [{"id": each.id, "runs_had": each.runs_had} for each in changed])
+    counts = [{"id": each.id, "runs_had": each.runs_had} for each in changed]
+    update_all(db, db.tables.resources, "id", counts)
     return counted
 
 

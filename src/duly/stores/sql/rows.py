@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, delete, select, tuple_
+import msgspec
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, false, or_, select, tuple_
 
 from duly.occurrences import IndexRow
 from duly.store import ScheduleKey
@@ -21,8 +22,16 @@ from duly.stores.sql.db import Db
 def under(db: Db, keys: Sequence[ScheduleKey]) -> ColumnElement[bool]:
     """Rows that stand under the keys."""
     rules = db.tables.schedule_rules
-    return tuple_(rules.c.flow, rules.c.scope, rules.c.name).in_(
-        [(key.flow, key.scope, key.name) for key in keys]
+    if db.dialect.finds_row_values:
+        return tuple_(rules.c.flow, rules.c.scope, rules.c.name).in_(
+            [(key.flow, key.scope, key.name) for key in keys]
+        )
+    return or_(
+        false(),  # where there are no keys
+        *(
+            and_(rules.c.flow == key.flow, rules.c.scope == key.scope, rules.c.name == key.name)
+            for key in keys
+        ),
     )
 
 
@@ -40,7 +49,36 @@ def locked(db: Db, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
     ids = db.connection.execute(lock.with_for_update(of=index)).scalars().all()
     if not ids:
         return []
-    return db.connection.execute(whole(db).where(index.c.row_id.in_(ids))).all()
+    return db.connection.execute(numbered(db, ids)).all()
+
+
+def numbered(db: Db, numbers: Sequence[int]) -> Select[Any]:
+    """Rows by their numbers, with the columns of both tables."""
+    tables = db.tables.schedule_index, db.tables.schedule_rules
+    # Both sides are asked for the numbers, so that neither is read whole to be joined.
+    return whole(db).where(*(db.dialect.among(table.c.row_id, numbers) for table in tables))
+
+
+def unlocked(db: Db, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Read rows as they stand."""
+    return db.connection.execute(whole(db).where(condition)).all()
+
+
+def at_versions(db: Db, numbers: Sequence[int], versions: Sequence[int]) -> list[Row[Any]]:
+    """Read rows by their numbers and versions, which finds each at once, in this order."""
+    if not numbers:
+        return []
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    shown = [f"s.{column.name}" for column in rules.c]
+    shown += [f"i.{column.name}" for column in index.c if column.name not in rules.c]
+    pairs = zip(numbers, versions, strict=True)
+    found = db.run(
+        f"SELECT {', '.join(shown)} FROM {db.dialect.records(index)} "
+        f"{db.dialect.index_row_of_r} JOIN {{p}}schedule_rules s ON s.row_id = i.row_id",
+        rows=msgspec.json.encode([{"row_id": n, "version": v} for n, v in pairs]).decode(),
+    )
+    by_number = {row.row_id: row for row in found}
+    return [by_number[number] for number in numbers]
 
 
 def insert(db: Db, rows: Sequence[IndexRow]) -> None:
@@ -70,7 +108,7 @@ def remove(db: Db, numbers: Sequence[int]) -> None:
     for chunk in chunks(numbers):
         # Not left to the cascade: a caller's own SQLite connection may not know foreign keys.
         for table in (db.tables.schedule_index, db.tables.schedule_rules):
-            db.connection.execute(delete(table).where(table.c.row_id.in_(chunk)))
+            db.connection.execute(delete(table).where(db.dialect.among(table.c.row_id, chunk)))
 
 
 def index_values(row: IndexRow) -> dict[str, Any]:
@@ -102,7 +140,7 @@ def rule_values(row: IndexRow) -> dict[str, Any]:
 
 
 def row_of(found: Row[Any]) -> IndexRow:
-    """A row that has a next time, from the columns of both tables."""
+    """Return a row from the columns of both tables; a quarantined one has no run time."""
     return IndexRow(
         schedule_id=found.schedule_id,
         flow=found.flow,
@@ -110,7 +148,7 @@ def row_of(found: Row[Any]) -> IndexRow:
         name=found.name,
         trigger=found.trigger_json,
         nominal_ms=found.nominal_ms,
-        run_at_ms=found.run_at_ms,
+        run_at_ms=found.nominal_ms if found.run_at_ms is None else found.run_at_ms,
         zone=found.zone,
         hand_over=found.hand_over,
         priority=found.priority,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 
 from duly.job_store import MAX_SWEEP
+from duly.rules.checks import check_limit, pruned, pruning_place
 from duly.schedules import Schedule
-from duly.stores.checks import check_limit, pruned, pruning_place
 from duly.stores.sql import events
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
-from duly.stores.sql.schedules import schedule_of
+from duly.stores.sql.items.schedules import schedule_of
 from duly.upkeep_store import LedgerRetention, SchedulesPruned
 
 _STEP = (

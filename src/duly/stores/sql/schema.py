@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, FetchedValue, ForeignKey, Integer, MetaData, Table, Text
 
-SCHEMA_VERSION = 19
+SCHEMA_VERSION = 20
 PREFIX = "duly_"
 
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Select, select, tuple_
 
 from duly.occurrences import IndexRow
+from duly.rules.checks import SCHEDULES, check_limit
 from duly.schedules import Schedule, ScheduleId
 from duly.store import ScheduleFilter, ScheduleKey
-from duly.stores.checks import SCHEDULES, check_limit
 from duly.stores.sql import rows
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
-from duly.stores.sql.schedules import document_name, schedule_of, stored_hand_over
+from duly.stores.sql.items.schedules import schedule_of, stored_hand_over
+from duly.stores.sql.schedules import document_name
 
 MAX_FLOWS = 1_000
 """Flows that a search for a name looks into."""

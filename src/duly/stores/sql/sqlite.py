@@ -84,6 +84,10 @@ class SqliteDialect:
     each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
     job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
     has_one_writer = True
+    index_row_of_r = (
+        "CROSS JOIN {p}schedule_index AS i ON i.row_id = r.row_id AND i.version = r.version"
+    )
+    finds_row_values = False
     tracks_entries = False
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
@@ -166,7 +170,13 @@ class SqliteDialect:
         each = func.json_each(json.dumps(numbers)).table_valued("value")
         return column.in_(select(each.c.value))
 
-    def advance_rows(self, db: Db, numbers: Sequence[int], moves: Moves) -> None:
+    def advance_rows(
+        self,
+        db: Db,
+        numbers: Sequence[int],
+        versions: Sequence[int],  # noqa: ARG002
+        moves: Moves,
+    ) -> None:
         """One prepared statement, executed for each row; straight to the driver, as it is hot."""
         prefix, _ = self.names(db.tables)
         statement = (

@@ -8,6 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from duly.engine import documents as document_cases
+from duly.engine import extras as extra_cases
+from duly.engine import failing
+from duly.engine import index as index_cases
+from duly.engine import planning as planning_cases
+from duly.engine import schedules as schedule_cases
+from duly.engine.draws import Ids
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
 from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
@@ -28,10 +35,11 @@ from duly.store import (
     Written,
 )
 from duly.stores.arguments import checked
-from duly.stores.sql import documents, events, extras, index, plans, reconcile, schedules
+from duly.stores.sql import documents, events, index, plans, reconcile, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
 from duly.stores.sql.glass_verbs import GlassVerbs
+from duly.stores.sql.source import transact
 from duly.stores.sql.upkeep_verbs import UpkeepVerbs
 
 
@@ -59,13 +67,15 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def put_document(self, write: DocumentWrite) -> Written | Refused:
         """Store one document and its index entries."""
-        return await self._run(documents.put_document, write)
+        return await self._transact(document_cases.put_document, write)
 
     async def delete_document(
         self, collection: str, scope: str, name: str, expected_version: int | None = None
     ) -> Document | Refused:
         """Remove one document and its index entries."""
-        return await self._run(documents.delete_document, collection, scope, name, expected_version)
+        return await self._transact(
+            document_cases.delete_document, collection, scope, name, expected_version
+        )
 
     async def list_documents(
         self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
@@ -87,7 +97,7 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
         """Read one schedule."""
-        return await self._run(schedules.get_schedule, key)
+        return await self._transact(schedule_cases.get_schedule, key)
 
     async def list_schedules(
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
@@ -99,20 +109,20 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
         """Store definitions with their index rows and events, in one transaction."""
-        return await self._run(schedules.put_schedules, writes)
+        return await self._transact(schedule_cases.put_schedules, writes)
 
     def put_schedules_in(
         self, transaction: Any, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
         """The same inside the caller's own transaction."""
-        return self._joined(transaction, schedules.put_schedules, writes)
+        return self._joined(transaction, transact, Ids(), schedule_cases.put_schedules, writes)
 
     async def delete_schedule(
         self, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
     ) -> Schedule | Refused:
         """Remove a schedule, its row and its document."""
-        return await self._run(
-            schedules.delete_schedule, key, expected_version=expected_version, by=by
+        return await self._transact(
+            schedule_cases.delete_schedule, key, expected_version=expected_version, by=by
         )
 
     async def schedule_events(
@@ -123,7 +133,7 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def upsert(self, row: IndexRow) -> None:
         """Store the row of its key."""
-        await self._run(index.upsert, row)
+        await self._transact(index_cases.upsert, row)
 
     async def claim_due(
         self,
@@ -133,11 +143,13 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
         claim_id: str | None = None,
     ) -> list[Claimed]:
         """Take due rows and advance them in one transaction."""
-        return await self._run(index.claim_due, now_ms, limit, flow, claim_id)
+        return await self._fast_or_engine(
+            index.claim_due, index_cases.claim_due, now_ms, limit, flow, claim_id
+        )
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key."""
-        await self._run(index.remove, key)
+        await self._transact(index_cases.remove, key)
 
     async def list_rows(
         self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
@@ -166,23 +178,25 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows; write ledger, jobs and advance."""
-        return await self._run(plans.plan_occurrences, request)
+        return await self._fast_or_engine(
+            plans.plan_occurrences, planning_cases.plan_occurrences, request
+        )
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         """Read one schedule by its id."""
-        return await self._run(schedules.find_schedule, schedule_id)
+        return await self._transact(schedule_cases.find_schedule, schedule_id)
 
     async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
         """Make one extra occurrence."""
-        return await self._run(extras.run_now, schedule_id, request_id)
+        return await self._transact(extra_cases.run_now, schedule_id, request_id)
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
         """Plan past times that did not run."""
-        return await self._run(extras.backfill, request)
+        return await self._transact(extra_cases.backfill, request)
 
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
         """Pause a schedule whose last runs all failed."""
-        return await self._run(extras.pause_failing, schedule_id)
+        return await self._transact(failing.pause_failing, schedule_id)
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""

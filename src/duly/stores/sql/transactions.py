@@ -20,6 +20,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from duly.clock import Clock
+from duly.engine.draws import Ids
+from duly.engine.port import Tx
 from duly.errors import BackendUnavailable
 from duly.job_store import Wake
 from duly.stores.sql import migrate
@@ -29,6 +31,7 @@ from duly.stores.sql.failures import VALUE_ERRORS, translated
 from duly.stores.sql.foreign import join_transaction
 from duly.stores.sql.gap_search import GapMemory
 from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.source import transact
 from duly.triggers.instants import to_ms
 
 log = logging.getLogger(__name__)
@@ -110,6 +113,25 @@ class Transactions:
         return await loop.run_in_executor(
             self._threads, lambda: self._in_transaction(verb, *args, **kwargs)
         )
+
+    async def _transact(
+        self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a use case of the engine: one hop to a thread, one transaction there."""
+        ids = Ids()
+        return await self._run(lambda db: transact(db, ids, use_case, *args, **kwargs))
+
+    async def _fast_or_engine(
+        self,
+        fast: Callable[Concatenate[Db, P], T],
+        use_case: Callable[Concatenate[Tx, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run set statements, or the use case that they stand for where they are switched off."""
+        if self._options.fast_paths:
+            return await self._run(fast, *args, **kwargs)
+        return await self._transact(use_case, *args, **kwargs)
 
     async def _run_upkeep(
         self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs

@@ -7,21 +7,22 @@ moved with a fact that says from when to when.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import select
 
 from duly.occurrences import TRIGGER_VERSION, Moves
-from duly.stores.checks import check_limit
+from duly.rules.checks import check_limit
+from duly.rules.zone_times import Zoned, move_event, right_time
 from duly.stores.sql import events
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.index import write_moves
 from duly.stores.sql.ledger_upkeep import existing
-from duly.stores.zone_times import Zoned, move_event, right_time
 from duly.upkeep_store import MAX_EXAMPLES, MAX_ZONED, Recomputed, ZoneMove, check_cursor
 from duly.zone_rules import is_newer
 
 _ROWS = (
-    "SELECT i.row_id, i.runs_left, r.schedule_id, r.trigger_json, r.zone, i.nominal_ms, "
+    "SELECT i.row_id, i.version, i.runs_left, r.schedule_id, r.trigger_json, r.zone, i.nominal_ms, "
     "i.run_at_ms, (SELECT COALESCE(o.until_ms, o.nominal_ms) FROM {p}occurrences o "
     "WHERE o.schedule_id = r.schedule_id AND o.state NOT IN ('withdrawn', 'quarantined') "
     "AND COALESCE(o.claim_id, '') NOT LIKE 'run_now:%' "
@@ -31,7 +32,13 @@ _ROWS = (
     # Both sides are asked for the page, so that neither is read whole to be joined.
     "AND r.row_id > :after AND r.row_id <= :last AND i.row_id > :after AND i.row_id <= :last"
 )
-_Row = tuple[int, int | None, Zoned]
+
+
+class _Row(NamedTuple):
+    row_id: int
+    version: int
+    runs_left: int | None
+    zoned: Zoned
 
 
 def zone_rules(db: Db) -> str | None:
@@ -53,10 +60,10 @@ def recompute_zones(db: Db, rules: str | None, limit: int, cursor: str | None) -
     page = list(numbers.scalars())
     last = page[-1] if page else after
     found = _page(db, now_ms, after, last)
-    wrong = [row for row in found if right_time(row[2], now_ms) != row[2].nominal_ms]
+    wrong = [row for row in found if right_time(row.zoned, now_ms) != row.zoned.nominal_ms]
     # A row without a schedule is its application's own to move.
-    standing = existing(db, {row[2].schedule_id for row in wrong})
-    moves = _move(db, [row[0] for row in wrong if row[2].schedule_id in standing], now_ms)
+    standing = existing(db, {row.zoned.schedule_id for row in wrong})
+    moves = _move(db, [row.row_id for row in wrong if row.zoned.schedule_id in standing], now_ms)
     is_over = len(page) < limit
     if is_over and is_newer(rules, zone_rules(db)):
         db.run("UPDATE {p}schema SET tz_version = :rules", rules=rules)
@@ -66,7 +73,7 @@ def recompute_zones(db: Db, rules: str | None, limit: int, cursor: str | None) -
 
 def _page(db: Db, now_ms: int, after: int, last: int) -> list[_Row]:
     found = db.run(_ROWS, now_ms=now_ms, newest=TRIGGER_VERSION, after=after, last=last)
-    return [(row[0], row[1], Zoned._make(row[2:])) for row in tuples(found)]
+    return [_Row(row[0], row[1], row[2], Zoned._make(row[3:])) for row in tuples(found)]
 
 
 def _move(db: Db, numbers: Sequence[int], now_ms: int) -> list[ZoneMove]:
@@ -80,17 +87,19 @@ def _move(db: Db, numbers: Sequence[int], now_ms: int) -> list[ZoneMove]:
     )
     found = _page(db, now_ms, min(numbers) - 1, max(numbers))
     locked = set(numbers)
-    times = [(row, right_time(row[2], now_ms)) for row in found if row[0] in locked]
-    moved = [(row, right_ms) for row, right_ms in times if right_ms != row[2].nominal_ms]
+    times = [(row, right_time(row.zoned, now_ms)) for row in found if row.row_id in locked]
+    moved = [(row, right_ms) for row, right_ms in times if right_ms != row.zoned.nominal_ms]
     if not moved:
         return []
-    offsets = [row[2].run_at_ms - row[2].nominal_ms for row, _ in moved]
+    offsets = [row.zoned.run_at_ms - row.zoned.nominal_ms for row, _ in moved]
     right = [right_ms for _, right_ms in moved]
     running = [None if ms is None else ms + by for ms, by in zip(right, offsets, strict=True)]
-    moves = Moves(right, running, [row[1] for row, _ in moved], [0] * len(moved), {})
+    moves = Moves(right, running, [row.runs_left for row, _ in moved], [0] * len(moved), {})
     answers = [
-        ZoneMove(row[2].schedule_id, row[2].zone, row[2].nominal_ms, ms) for row, ms in moved
+        ZoneMove(row.zoned.schedule_id, row.zoned.zone, row.zoned.nominal_ms, ms)
+        for row, ms in moved
     ]
     events.append(db, [move_event(each, now_ms) for each in answers])
-    write_moves(db, [row[0] for row, _ in moved], [each[0] for each in answers], moves, now_ms)
+    at = [row.row_id for row, _ in moved], [row.version for row, _ in moved]
+    write_moves(db, *at, [each.schedule_id for each in answers], moves, now_ms)
     return answers

@@ -37,6 +37,7 @@ NOTHING = frozenset(
         "index_health",
         "count_jobs",
         "list_queues",
+        "next_lease_end",
         "count_occurrences",
     }
 )

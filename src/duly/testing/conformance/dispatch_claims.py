@@ -255,6 +255,7 @@ class DispatchClaimCases(StoreConformance):
         assert await answer(store, first, "denied", reason="answered 403 denied") == 1
         (row,) = await store.list_occurrences(first.schedule_id)
         assert (row.state.value, row.reason) == ("denied", "answered 403 denied")
+        assert row.ended_at_ms == AT_MS
         assert await claim(store) == []
 
     @case

@@ -120,6 +120,22 @@ class DispatchLeaseCases(StoreConformance):
         assert await claimed(store, "four") == [("early", 2), ("new", 2), ("late", 2), ("new", 1)]
 
     @case
+    async def test_those_that_became_free_first_come_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await put(store, a_post("early", trigger=once(from_ms(AT_MS - 1_000))))
+        await put(store, a_post("late", trigger=once(from_ms(AT_MS))))
+        await put(store, a_post("last", trigger=once(from_ms(AT_MS))))
+        clock.advance(hours=1)
+        assert await claimed(store, "one", limit=1) == [("early", 1)]
+        assert await claimed(store, "two", lease_ms=1_000, limit=1) == [("late", 1)]
+        assert await claimed(store, "three", lease_ms=2_000) == [("last", 1)]
+        clock.advance(minutes=1)
+        # A claim that takes fewer than there are leaves those whose lease ended last.
+        assert await claimed(store, "four", limit=2) == [("last", 2), ("late", 2)]
+        assert await claimed(store, "five") == [("early", 2)]
+
+    @case
     async def test_only_named_flows_are_posted_again(
         self, store: Store, clock: ManualClock
     ) -> None:

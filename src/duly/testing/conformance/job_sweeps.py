@@ -6,9 +6,9 @@ import pytest
 
 from duly.errors import InvalidInput
 from duly.events import Attempt, JobEvent
-from duly.job_store import DAY_MS, MAX_SWEEP, JobFilter, Retention
+from duly.job_store import DAY_MS, MAX_SWEEP, JobFilter, NextLeaseEnd, Retention
 from duly.jobs import JobId, JobState, StartMode
-from duly.outcomes import LEASE_EXPIRED, Failed
+from duly.outcomes import LEASE_EXPIRED, Failed, Succeeded
 from duly.store import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.job_samples import (
@@ -18,6 +18,7 @@ from duly.testing.conformance.job_samples import (
     bring_to,
     claim_one,
     claimed,
+    claims,
     end,
     insert,
     path,
@@ -96,6 +97,49 @@ class LossCases(StoreConformance):
         clock.advance(milliseconds=LEASE_MS)
         await insert(store, a_job("b"))
         assert await claimed(store) == ["a", "b"]
+
+
+class LeaseEndCases(StoreConformance):
+    """next_lease_end()."""
+
+    @case
+    async def test_no_lease_has_no_end(self, store: Store) -> None:
+        for state in (JobState.SCHEDULED, JobState.RETRYING, JobState.SUCCEEDED, JobState.QUEUED):
+            await bring_to(store, state, state.value)
+        assert await store.next_lease_end() == NextLeaseEnd(None, START_MS)
+
+    @case
+    async def test_the_first_lease_end_is_told(self, store: Store, clock: ManualClock) -> None:
+        for name, lease_ms in (("a", 3_000), ("b", 1_000), ("c", 2_000)):
+            await insert(store, a_job(name, queue=name))
+            await claim_one(store, queues=(name,), lease_ms=lease_ms)
+        clock.advance(milliseconds=999)
+        assert await store.next_lease_end() == NextLeaseEnd(START_MS + 1_000, START_MS + 999)
+        clock.advance(seconds=5)
+        ended = NextLeaseEnd(START_MS + 1_000, START_MS + 5_999)
+        assert await store.next_lease_end() == ended, "it waits to be released"
+        assert await store.release_expired() == 3
+        assert (await store.next_lease_end()).at_ms is None
+
+    @case
+    async def test_ended_jobs_have_no_lease_end(self, store: Store, clock: ManualClock) -> None:
+        await insert(store, *[a_job(f"a{number}") for number in range(30)])
+        for _ in range(10):
+            for job in (await claims(store, lease_ms=LEASE_MS, limit=3)).jobs:
+                await end(store, job, Succeeded())
+            clock.advance(milliseconds=1)
+        await insert(store, a_job("b"))
+        await claim_one(store, lease_ms=LEASE_MS)
+        assert await store.next_lease_end() == NextLeaseEnd(START_MS + 10 + LEASE_MS, START_MS + 10)
+
+    @case
+    async def test_renewed_leases_end_later(self, store: Store, clock: ManualClock) -> None:
+        await insert(store, a_job("a"), a_job("b"))
+        held = (await claims(store, lease_ms=LEASE_MS)).jobs
+        clock.advance(seconds=10)
+        await store.renew(ADA, [(job.id, job.fence) for job in held], LEASE_MS)
+        now_ms = START_MS + 10_000
+        assert await store.next_lease_end() == NextLeaseEnd(now_ms + LEASE_MS, now_ms)
 
 
 class PromotionCases(StoreConformance):

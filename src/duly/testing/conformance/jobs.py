@@ -11,7 +11,12 @@ from duly.testing.conformance.job_keys import KeyCases
 from duly.testing.conformance.job_leases import LeaseCases
 from duly.testing.conformance.job_reads import JobReadCases
 from duly.testing.conformance.job_starts import StartCases
-from duly.testing.conformance.job_sweeps import LossCases, PromotionCases, PruneCases
+from duly.testing.conformance.job_sweeps import (
+    LeaseEndCases,
+    LossCases,
+    PromotionCases,
+    PruneCases,
+)
 from duly.testing.conformance.job_wishes import WishCases
 from duly.testing.conformance.locks import LockCases
 from duly.testing.conformance.workers import WorkerCases
@@ -26,6 +31,7 @@ class JobConformance(
     StartCases,
     WishCases,
     LossCases,
+    LeaseEndCases,
     PromotionCases,
     PruneCases,
     JobReadCases,

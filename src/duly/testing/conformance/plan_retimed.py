@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
+from duly.dispatch_store import DispatchClaim
 from duly.outcomes import Succeeded
 from duly.schedules import Definition, Misfire, Policies
 from duly.store import Store
@@ -207,6 +209,37 @@ class RetimedCases(StoreConformance):
         after = await only_row(store)
         assert (after.nominal_ms, after.run_at_ms) == (before.nominal_ms, before.run_at_ms)
         assert (after.runs_left, await ledger(store)) == (4, [])
+
+    @case
+    async def test_time_missed_in_a_pause_does_not_run_when_it_is_spread(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await self._spread_what_was_missed(store, clock, "jobs")
+        await plan(store)
+        assert await states(store) == ["missed"]
+        assert (await only_row(store)).nominal_ms == START_MS + 3 * HOUR_MS
+
+    @case
+    async def test_time_missed_in_a_pause_is_not_posted_when_it_is_spread(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await self._spread_what_was_missed(store, clock, "http")
+        assert await store.claim_dispatches(DispatchClaim("tick")) == []
+        assert await states(store) == ["missed"]
+        assert (await only_row(store)).nominal_ms == START_MS + 3 * HOUR_MS
+
+    async def _spread_what_was_missed(
+        self, store: Store, clock: ManualClock, hand_over: Literal["jobs", "http"]
+    ) -> None:
+        """13:00 and 14:00 were missed as one run of times; by the new rule 14:00 is to come."""
+        hourly = a_definition(hand_over=hand_over)
+        await edit(store, replace(hourly, enabled=False))
+        clock.advance(hours=2)
+        await edit(store, hourly)
+        assert (await only_occurrence(store)).count == 2
+        await edit(store, a_definition(SPREAD, hand_over=hand_over))
+        assert (await only_row(store)).nominal_ms == START_MS + 2 * HOUR_MS
+        clock.advance(minutes=50)
 
     @case
     async def test_fewer_runs_end_what_was_to_come(self, store: Store, clock: ManualClock) -> None:

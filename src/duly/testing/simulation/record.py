@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from duly.engine.kinds import StoredJob
 from duly.events import JobEvent
 from duly.jobs import Job, JobId
 from duly.ledger import Occurrence
 from duly.occurrences import IndexRow
 from duly.plan_store import BACKFILL, RUN_NOW
+from duly.rules.checks import SCHEDULES
 from duly.schedules import Schedule, ScheduleId
-from duly.stores.checks import SCHEDULES
 from duly.stores.memory import MemoryStore
-from duly.stores.memory.tables import LedgerEntry, Stored, StoredJob, Tables, schedule_of
+from duly.stores.memory.tables import LedgerEntry, Stored, Tables, schedule_of
 
 Place = tuple[ScheduleId, int]
 """Of a row of the ledger: its schedule and its nominal time."""

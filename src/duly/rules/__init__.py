@@ -1,0 +1,1 @@
+"""The rules of scheduling: pure decisions over stored values. They know no database."""

@@ -1,0 +1,1 @@
+"""How the kinds of items of the engine are kept in tables."""

@@ -1,0 +1,122 @@
+"""Index rows: one item in two tables, which a number joins.
+
+`schedule_index` has what claims search and write, `schedule_rules` what they only read. The narrow
+row is locked first, and the rule is read after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Row
+
+from duly.engine.kinds import ROW, StoredRow
+from duly.engine.port import Change, Key
+from duly.occurrences import Moves
+from duly.store import ScheduleKey
+from duly.stores.sql import rows
+from duly.stores.sql.bulk import chunks
+from duly.stores.sql.db import Db
+from duly.stores.sql.items.mapped import Mapped, Values, changed
+
+
+def row_of(found: Row[Any]) -> StoredRow:
+    """Return the item of the columns of both tables."""
+    return StoredRow(rows.row_of(found), found.error, found.not_found, found.row_id)
+
+
+def _values(item: StoredRow) -> Values:
+    return _moving(item) | _ruling(item)
+
+
+def _moving(item: StoredRow) -> Values:
+    run_at_ms = item.row.run_at_ms if item.error is None else None
+    return {
+        "row_id": item.number,
+        **rows.index_values(item.row),
+        "run_at_ms": run_at_ms,
+        "error": item.error,
+    }
+
+
+def _ruling(item: StoredRow) -> Values:
+    return {
+        "row_id": item.number,
+        **rows.rule_values(item.row),
+        "not_found": item.not_found,
+    }
+
+
+class RowTables(Mapped[StoredRow]):
+    """The two tables."""
+
+    def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
+        """Read rows with the columns of both tables."""
+        found: dict[Key, Row[Any]] = {}
+        for chunk in chunks(keys):
+            here = rows.under(db, [ScheduleKey(*map(str, key)) for key in chunk])
+            read = rows.locked(db, here) if hold else rows.unlocked(db, here)
+            found |= {(row.flow, row.scope, row.name): row for row in read}
+        return found
+
+    def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
+        """Remove, move, update and insert rows; a move writes the narrow one only."""
+        ordered = sorted(map(_numbered, changes.values()), key=_number)
+        rows.remove(db, [each.before.number for each in ordered if each.after is None])
+        kept = [each for each in ordered if each.before is not None and each.after is not None]
+        _move(db, [each for each in kept if _is_move(each)])
+        others = [each for each in kept if not _is_move(each)]
+        for table, values in ((_INDEX, _moving), (_RULES, _ruling)):
+            pairs = [(values(each.before), values(each.after)) for each in others]
+            table.set_values(db, [(new, changed(old, new)) for old, new in pairs])
+        # New rows get their numbers in the order in which they were put.
+        rows.insert(db, [each.after.row for each in changes.values() if each.before is None])
+
+
+def _is_move(change: Change) -> bool:
+    """Return whether a row only goes on to another time, with the next version."""
+    before, after = change.before.row, change.after.row
+    same = replace(
+        before,
+        nominal_ms=after.nominal_ms,
+        run_at_ms=after.run_at_ms,
+        runs_left=after.runs_left,
+        version=before.version + 1,
+    )
+    return change.after == change.before._replace(row=same) and change.after.error is None
+
+
+def _move(db: Db, changes: Sequence[Change]) -> None:
+    """Move rows by their numbers and versions, which finds each at once (ADR 0031)."""
+    if not changes:
+        return
+    after = [change.after.row for change in changes]
+    moves = Moves(
+        [row.nominal_ms for row in after],
+        [row.run_at_ms for row in after],
+        [row.runs_left for row in after],
+        [0] * len(after),
+        {},
+    )
+    numbers = [change.before.number for change in changes]
+    versions = [change.before.row.version for change in changes]
+    db.dialect.advance_rows(db, numbers, versions, moves)
+
+
+def _numbered(change: Change) -> Change:
+    """Return a change whose row keeps its number, also where it was removed and stored anew."""
+    before, after = change
+    if before is None or after is None:
+        return change
+    return Change(before, after._replace(number=before.number))
+
+
+def _number(change: Change) -> int:
+    return 0 if change.before is None else int(change.before.number)
+
+
+_INDEX = Mapped(ROW, "schedule_index", ("row_id",), row_of, _moving)
+_RULES = Mapped(ROW, "schedule_rules", ("row_id",), row_of, _ruling)
+ROWS = RowTables(ROW, "schedule_rules", ("flow", "scope", "name"), row_of, _values)

@@ -1,0 +1,1 @@
+-- For PostgreSQL, whose indexes keep entries of earlier versions of a row; nothing to do here.

@@ -1,0 +1,117 @@
+"""The memory store passes every suite without its lock, where commits may be refused."""
+
+from functools import partial
+
+import pytest
+
+from duly.errors import InvalidInput
+from duly.store import Store
+from duly.testing.conformance import (
+    ArgumentConformance,
+    DispatchConformance,
+    DispatchProcessConformance,
+    DocumentConformance,
+    FairnessConformance,
+    GlassConformance,
+    IndexConformance,
+    JobConformance,
+    JobProcessConformance,
+    JobTransactionConformance,
+    LockConformance,
+    OpenStore,
+    PlanningConformance,
+    PlanProcessConformance,
+    ProcessConformance,
+    ScheduleConformance,
+    StoreConformance,
+    StoreIndexConformance,
+    TransactionConformance,
+    UpkeepConformance,
+)
+from duly.testing.optimistic import OptimisticStore, PortFaults
+
+REFUSED = PortFaults(refused=0.2)
+"""Every use case is run again now and then, and must answer the same."""
+
+
+pytestmark = pytest.mark.extended
+
+
+class OptimisticBackend(StoreConformance):
+    @pytest.fixture
+    def open_store(self) -> OpenStore:
+        return partial(OptimisticStore, faults=REFUSED)
+
+
+class TestArguments(OptimisticBackend, ArgumentConformance):
+    pass
+
+
+class TestIndex(OptimisticBackend, IndexConformance):
+    pass
+
+
+class TestIndexRows(OptimisticBackend, StoreIndexConformance):
+    pass
+
+
+class TestDocuments(OptimisticBackend, DocumentConformance):
+    pass
+
+
+class TestSchedules(OptimisticBackend, ScheduleConformance):
+    pass
+
+
+class TestJobs(OptimisticBackend, JobConformance):
+    pass
+
+
+class TestFairness(OptimisticBackend, FairnessConformance):
+    pass
+
+
+class TestUpkeep(OptimisticBackend, UpkeepConformance):
+    pass
+
+
+class TestLocks(OptimisticBackend, LockConformance):
+    pass
+
+
+class TestGlass(OptimisticBackend, GlassConformance):
+    pass
+
+
+class TestPlanning(OptimisticBackend, PlanningConformance):
+    pass
+
+
+class TestTransactions(OptimisticBackend, TransactionConformance):
+    pass
+
+
+class TestProcesses(OptimisticBackend, ProcessConformance):
+    pass
+
+
+class TestJobTransactions(OptimisticBackend, JobTransactionConformance):
+    def test_there_is_nothing_to_join(self, store: Store) -> None:
+        with pytest.raises(InvalidInput):
+            store.insert_jobs_in(object(), [])
+
+
+class TestJobProcesses(OptimisticBackend, JobProcessConformance):
+    pass
+
+
+class TestPlanProcesses(OptimisticBackend, PlanProcessConformance):
+    pass
+
+
+class TestDispatches(OptimisticBackend, DispatchConformance):
+    pass
+
+
+class TestDispatchProcesses(OptimisticBackend, DispatchProcessConformance):
+    pass
