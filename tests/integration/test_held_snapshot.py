@@ -360,7 +360,10 @@ def test_a_shorter_lease_than_those_before_is_rescued(line: Line) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(line: Line) -> None:
+@pytest.mark.parametrize("is_analysed", [False, True])
+def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(
+    line: Line, is_analysed: bool
+) -> None:
     line.add(*[f"job_{number:03}" for number in range(100)])
     line.run(line.store.insert_jobs([later("job_far")]))
     line.claim()
@@ -381,6 +384,9 @@ def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(line: Line) -> Non
         )
         connection.execute("DELETE FROM duly_jobs WHERE id LIKE 'passed%'")
         connection.execute("DELETE FROM duly_job_marks WHERE ids = '[]'")
+    if is_analysed:
+        with psycopg.connect(line.url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
     line.claim()  # this walk is the only one
     after = line.count_all()
     assert after.blocks <= 2 * before.blocks, after.texts

@@ -63,6 +63,10 @@ class Plans:
         self.found: list[str] = []
         self._table = table
         self._is_postgres = engine.dialect.name == "postgresql"
+        if self._is_postgres:
+            # As behind a pooler, so that a missing index shows as what it is.
+            engine.dispose()
+            event.listen(engine, "connect", _allow_scans)
         event.listen(engine, "before_cursor_execute", self._explain)
 
     def _explain(
@@ -83,6 +87,11 @@ class Plans:
         plan = "\n".join(str(row[0] if self._is_postgres else row[-1]) for row in rows)
         self.found.append(f"{statement}\n{plan}")
         nested.rollback()
+
+
+def _allow_scans(connection: Any, _record: object) -> None:
+    connection.execute("SET enable_seqscan = on")
+    connection.commit()
 
 
 class Steps:
@@ -117,10 +126,16 @@ def plans_of(url: str, verb: Verb, table: str = "duly_") -> list[str]:
 
 def examined(plan: str, table: str = "duly_") -> int:
     """The most rows that one step of a PostgreSQL plan read from tables, also in vain."""
-    steps = re.findall(rf" on {table}.*?rows=([\d.]+) loops=(\d+)", plan.replace("actual ", ""))
-    vain = re.findall(r"Rows Removed by \w+: (\d+)", plan)
-    read = [float(rows) * int(loops) for rows, loops in steps] + [float(each) for each in vain]
-    return int(max(read, default=0))
+    read, loops = [0.0], 1
+    for line in plan.replace("actual ", "").splitlines():
+        step = re.search(r"rows=([\d.]+) loops=(\d+)", line)
+        if step is not None:
+            # What a step tells is an average of its loops.
+            loops = int(step[2])
+            read.append(float(step[1]) * loops if f" on {table}" in line else 0.0)
+        elif vain := re.search(r"Rows Removed by \w+(?: \w+)*: (\d+)", line):
+            read.append(int(vain[1]) * loops)
+    return int(max(read))
 
 
 def scans(plan: str, *small: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -97,6 +97,12 @@ class Dialect(Hashable, Protocol):
 
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
         """That a column is one of very many numbers, which go as one parameter."""
+
+    def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:
+        """Return the row of a table that a condition finds by its key, to join it in no other way.
+
+        The condition names another table of the statement.
+        """
 
     def advance_rows(
         self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     Table,
     any_,
     cast,
@@ -159,6 +160,10 @@ class PostgresqlDialect:
         """An array that the planner does not see: it would read it once more, only to count."""
         unseen = select(literal(numbers_array(numbers))).scalar_subquery()
         return column == any_(cast(unseen, ARRAY(BigInteger)))
+
+    def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:
+        """Return a subquery for each row: a server that expects one row would read all for each."""
+        return select(table).where(condition).limit(1).lateral()
 
     def advance_rows(
         self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves

@@ -177,8 +177,8 @@ def _end_statement(
         ), ended AS (
             UPDATE {{p}}jobs AS j SET {sets}, attempts = attempts + :charge, lease_until_ms = NULL
             FROM f
-            WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id AND j.fence = f.fence
-                AND j.state = 'processing'
+            WHERE j.id = ANY(ARRAY(SELECT id FROM f)) AND j.id = f.id
+                AND j.fence = CASE j.state WHEN 'processing' THEN f.fence END
                 {"" if state in FINAL else "AND j.cancel_asked = 0"}
             RETURNING {returned}
         ){told}

@@ -82,7 +82,7 @@ def _standing(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     has_row = select(index.c.row_id).where(index.c.row_id == rules.c.row_id).exists()
     db.connection.execute(delete(rules).where(rows.under(db, keys), ~has_row))
-    found = rows.locked(db, rows.under(db, keys))
+    found = rows.locked(db, keys)
     return {ScheduleKey(row.flow, row.scope, row.name): row for row in found}
 
 

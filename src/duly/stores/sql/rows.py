@@ -42,26 +42,37 @@ def whole(db: Db) -> Select[Any]:
     return select(*rules.c, *moving).select_from(index.join(rules))
 
 
-def locked(db: Db, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
-    """Rows as they stand once they are ours; a few hundred at most."""
-    index = db.tables.schedule_index
-    lock = whole(db).with_only_columns(index.c.row_id).where(condition).order_by(index.c.row_id)
-    ids = db.connection.execute(lock.with_for_update(of=index)).scalars().all()
+def locked(db: Db, keys: Sequence[ScheduleKey]) -> Sequence[Row[Any]]:
+    """Lock rows by their keys, in the order of their numbers, and read them after that."""
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    if len(keys) == 1:
+        wanted = whole(db).with_only_columns(index.c.row_id).where(under(db, keys))
+    else:
+        # Not joined: a server that expects one row would compare each number with each key.
+        numbers = db.connection.execute(select(rules.c.row_id).where(under(db, keys))).scalars()
+        wanted = select(index.c.row_id).where(db.dialect.among(index.c.row_id, numbers.all()))
+    lock = wanted.order_by(index.c.row_id).with_for_update(of=index)
+    ids = db.connection.execute(lock).scalars().all()
     if not ids:
         return []
     return db.connection.execute(numbered(db, ids)).all()
 
 
 def numbered(db: Db, numbers: Sequence[int]) -> Select[Any]:
-    """Rows by their numbers, with the columns of both tables."""
-    tables = db.tables.schedule_index, db.tables.schedule_rules
-    # Both sides are asked for the numbers, so that neither is read whole to be joined.
-    return whole(db).where(*(db.dialect.among(table.c.row_id, numbers) for table in tables))
+    """Return a select of rows by their numbers, with the columns of both tables."""
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    rule = db.dialect.one_of(rules, rules.c.row_id == index.c.row_id)
+    moving = (column for column in index.c if column.name not in rule.c)
+    return (
+        select(*rule.c, *moving)
+        .select_from(index.join(rule, index.c.row_id == rule.c.row_id))
+        .where(db.dialect.among(index.c.row_id, numbers))
+    )
 
 
-def unlocked(db: Db, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
-    """Read rows as they stand."""
-    return db.connection.execute(whole(db).where(condition)).all()
+def unlocked(db: Db, keys: Sequence[ScheduleKey]) -> Sequence[Row[Any]]:
+    """Read rows by their keys, as they stand."""
+    return db.connection.execute(whole(db).where(under(db, keys))).all()
 
 
 def at_versions(db: Db, numbers: Sequence[int], versions: Sequence[int]) -> list[Row[Any]]:

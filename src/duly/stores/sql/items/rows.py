@@ -56,7 +56,7 @@ class RowTables(Mapped[StoredRow]):
         """Read rows with the columns of both tables."""
         found: dict[Key, Row[Any]] = {}
         for chunk in chunks(keys):
-            here = rows.under(db, [ScheduleKey(*map(str, key)) for key in chunk])
+            here = [ScheduleKey(*map(str, key)) for key in chunk]
             read = rows.locked(db, here) if hold else rows.unlocked(db, here)
             found |= {(row.flow, row.scope, row.name): row for row in read}
         return found
