@@ -171,7 +171,7 @@ class SqliteDialect:
         each = func.json_each(json.dumps(numbers)).table_valued("value")
         return column.in_(select(each.c.value))
 
-    def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:
+    def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:  # noqa: ARG002
         """Return the table: SQLite looks up by an index wherever there is one."""
         return table
 
