@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from duly.engine.kinds import ROW
+from duly.engine.port import Key
 from duly.schedules import Definition
-from duly.store import ScheduleKey, Store
+from duly.store import Store
 from duly.stores import open_store
-from duly.stores.sql import reconcile
-from duly.stores.sql.db import Db
+from duly.stores.sql.source import SqlSource
 from duly.testing import ManualClock
 from duly.testing.conformance.plan_samples import plan
 from duly.testing.conformance.samples import HOUR_MS, a_definition, a_key, a_write, only_row, put
@@ -19,7 +20,7 @@ from duly.testing.conformance.suite import START
 from duly.triggers import cron
 
 HALF_PAST = cron("30 * * * *")
-_standing = reconcile._standing
+_load = SqlSource.load
 
 
 async def write(store: Store, definition: Definition) -> None:
@@ -47,15 +48,17 @@ def edit_at_once(url: str, definition: Definition) -> None:
 def test_edit_between_read_and_lock_stays(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, edited: Definition
 ) -> None:
-    def edited_first(db: Db, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Any]:
-        edit_at_once(postgres_url, edited)
-        return _standing(db, keys)
+    def edited_first(source: SqlSource, kind: Any, keys: Sequence[Key], *, hold: bool) -> Any:
+        if hold and kind is ROW:
+            monkeypatch.setattr(SqlSource, "load", _load)
+            edit_at_once(postgres_url, edited)
+        return _load(source, kind, keys, hold=hold)
 
     async def race() -> None:
         store = open_store(postgres_url, clock=ManualClock(START))
         await write(store, a_definition(max_runs=5))
         await plan(store, look_ahead_ms=2 * HOUR_MS)
-        monkeypatch.setattr(reconcile, "_standing", edited_first)
+        monkeypatch.setattr(SqlSource, "load", edited_first)
         await store.reconcile()
         row, schedule = await only_row(store), await store.get_schedule(a_key())
         assert schedule is not None

@@ -102,7 +102,7 @@ async def every_kind(store: SqlStore) -> None:
 
 async def both_halves(store: SqlStore) -> None:
     kept = LedgerRetention()
-    for cursor in (None, "ledger:sch_0100", "events:20000"):
+    for cursor in (None, 'ledger:["sch_0100"]', "events:[20000]"):
         await store.prune_ledger(kept, LIMIT, cursor)
 
 

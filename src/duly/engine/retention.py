@@ -34,8 +34,8 @@ from duly.upkeep_store import LedgerPruned, LedgerRetention, SchedulesPruned, ch
 
 EVERY_MS = 2**62
 """After every time."""
-_FACTS = 100
-"""Facts about a schedule that are read at first."""
+_FACTS = 4
+"""Facts about a schedule that are read at first: of most that is enough to see a newer one."""
 
 
 def prune_ledger(
@@ -161,12 +161,19 @@ def _later(tx: Tx, facts: Sequence[ScheduleEvent]) -> set[int]:
     One that changed the rule is not outlived by words alone: reconcile() asks when it was.
     """
     newest = tx.histories(SCHEDULE_EVENTS, {fact.schedule_id for fact in facts}, _FACTS)
-    found = {fact.seq for fact in facts if _is_outlived(fact, newest)}
-    left = {fact.schedule_id for fact in facts if fact.seq not in found}
-    long = [each for each in left if len(newest.get(each, ())) == _FACTS]
+    long = {
+        fact.schedule_id
+        for fact in facts
+        if not _is_outlived(fact, newest) and not _is_among(fact, newest)
+    }
     if long:
         newest |= tx.histories(SCHEDULE_EVENTS, long, EVERY)
     return {fact.seq for fact in facts if _is_outlived(fact, newest)}
+
+
+def _is_among(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEvent]]) -> bool:
+    """Return whether all facts that came after one are known."""
+    return any(other.seq <= fact.seq for other in newest.get(fact.schedule_id, ()))
 
 
 def _is_outlived(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEvent]]) -> bool:

@@ -15,18 +15,17 @@ from duly.engine.port import Index, Key, Reach
 from duly.jobs import JobState
 from duly.schedules import HandOver
 from duly.store import ScheduleKey
-from duly.stores.sql import job_marks, lanes, ledger, rows
+from duly.stores.sql import job_marks, lanes, ledger, rows, walks
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.waiting import waiting_queues, waiting_since
+from duly.stores.sql.walks import ALWAYS, keys, schedule_keys
 
 Find = Callable[[Db, Key, Reach], Sequence[Key]]
-ALWAYS = 2**62
-"""After every number."""
 
 
 def _line(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT id FROM {p}job_line WHERE queue = :queue AND run_at_ms <= {now} "
         "ORDER BY place, id LIMIT (SELECT :limit) {skip}",
@@ -39,7 +38,7 @@ def _waiting(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     first = waiting_since(db, [str(partition[0])])
     if not first:
         return []
-    return _keys(
+    return keys(
         db,
         "SELECT id FROM {p}jobs WHERE waits = 1 AND queue = :queue AND run_at_ms >= :from_ms "
         "AND run_at_ms <= :upto ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
@@ -58,7 +57,7 @@ def _leases(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
     first_ms = job_marks.first_lease(db, 0)
     if first_ms is None:
         return []
-    return _keys(
+    return keys(
         db,
         "SELECT j.id FROM (SELECT e.value AS id FROM {p}job_marks m {each_of_ids} "
         "WHERE m.state = 'processing' AND m.at_ms = :at_ms) AS k {job_of_k} "
@@ -76,7 +75,7 @@ def _ended(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _expired_keys(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT workspace, action, idempotency_key FROM {p}idempotency "
         "WHERE expires_at_ms <= :upto ORDER BY expires_at_ms LIMIT :limit {skip}",
@@ -86,7 +85,7 @@ def _expired_keys(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _unbegun_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT id FROM {p}jobs WHERE schedule_id IN :ids AND state IN ('scheduled', 'queued') "
         "ORDER BY id LIMIT :limit",
@@ -96,7 +95,7 @@ def _unbegun_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[
 
 
 def _unposted_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE schedule_id IN :ids "
         "AND state = 'dispatching' AND tries = 0 ORDER BY schedule_id, nominal_ms LIMIT :limit",
@@ -111,7 +110,7 @@ def _firsts(partitions: Sequence[Key]) -> list[str]:
 
 def _ended_runs(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     upto = reach.upto or (ALWAYS, ALWAYS)
-    return _keys(
+    return keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE schedule_id = :id "
         "AND state IN ('succeeded', 'failed') AND ended_at_ms >= :since "
@@ -126,7 +125,7 @@ def _ended_runs(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _turns(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT id FROM {p}jobs WHERE in_line = 1 AND schedule_id = :id "
         "ORDER BY run_at_ms, nominal_ms, id LIMIT :limit",
@@ -137,7 +136,7 @@ def _turns(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 def _ledger(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     order = "DESC" if reach.is_reverse else "ASC"
-    return _keys(
+    return keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE schedule_id = :id "
         f"AND nominal_ms >= :since AND nominal_ms <= :upto ORDER BY nominal_ms {order} "
@@ -153,7 +152,7 @@ def _claimed(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     # A run now is looked for by its schedule as well.
     own = "AND schedule_id = :schedule_id " if len(reach.since) > 1 else ""
     given = {"schedule_id": reach.since[1]} if own else {}
-    return _keys(
+    return keys(
         db,
         f"SELECT schedule_id, nominal_ms FROM {{p}}occurrences WHERE claim_id = :claim_id {own}"
         "ORDER BY position, schedule_id, nominal_ms LIMIT :limit",
@@ -164,7 +163,7 @@ def _claimed(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _silence(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT id FROM {p}workers WHERE beat_at_ms <= :upto ORDER BY id LIMIT :limit {skip}",
         upto=_first_part(reach.upto),
@@ -173,7 +172,7 @@ def _silence(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _document_ids(db: Db, partition: Key, _: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT collection, scope, name FROM {p}resources WHERE id = :id "
         "AND collection <> 'schedules'",
@@ -181,22 +180,28 @@ def _document_ids(db: Db, partition: Key, _: Reach) -> Sequence[Key]:
     )
 
 
-def _schedule_ids(db: Db, partition: Key, _: Reach) -> Sequence[Key]:
-    found = db.run(
-        "SELECT scope, name FROM {p}resources WHERE id = :id AND collection = 'schedules'",
-        id=partition[0],
-    )
-    return [
-        (name.partition("/")[0], scope, name.partition("/")[2]) for scope, name in tuples(found)
-    ]
+def _schedule_ids_among(db: Db, partitions: Sequence[Key], _: Reach) -> Sequence[Key]:
+    found: list[Key] = []
+    for ids in chunks(_firsts(partitions)):
+        found += schedule_keys(
+            db,
+            "SELECT scope, name FROM {p}resources WHERE id IN :ids AND collection = 'schedules' "
+            "ORDER BY id",
+            ids=list(ids),
+        )
+    return found
 
 
-def _row_ids(db: Db, partition: Key, _: Reach) -> Sequence[Key]:
-    return _keys(
-        db,
-        "SELECT flow, scope, name FROM {p}schedule_rules WHERE schedule_id = :id",
-        id=partition[0],
-    )
+def _row_ids_among(db: Db, partitions: Sequence[Key], _: Reach) -> Sequence[Key]:
+    found: list[Key] = []
+    for ids in chunks(_firsts(partitions)):
+        found += keys(
+            db,
+            "SELECT flow, scope, name FROM {p}schedule_rules WHERE schedule_id IN :ids "
+            "ORDER BY schedule_id",
+            ids=list(ids),
+        )
+    return found
 
 
 def lock_due(db: Db, partitions: Sequence[Key], reach: Reach) -> list[Row[Any]]:
@@ -225,12 +230,12 @@ def _due_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]
     rules = db.tables.schedule_rules
     statement = select(rules.c.row_id, rules.c.flow, rules.c.scope, rules.c.name)
     found = db.connection.execute(statement.where(db.dialect.among(rules.c.row_id, numbers)))
-    keys: dict[int, Key] = {row[0]: tuple(row[1:]) for row in tuples(found)}
-    return [keys[number] for number in numbers]
+    by_number: dict[int, Key] = {row[0]: tuple(row[1:]) for row in tuples(found)}
+    return [by_number[number] for number in numbers]
 
 
 def _dispatches_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-    return _keys(
+    return keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE state = 'dispatching' "
         "AND lease_until_ms <= :upto AND flow IN :flows "
@@ -314,10 +319,6 @@ def _count_charged(db: Db, partitions: Sequence[Key]) -> Mapping[Key, int]:
     return {(schedule_id,): runs for schedule_id, (runs, _) in found.items()}
 
 
-def _keys(db: Db, statement: str, **values: Any) -> list[Key]:
-    return list(tuples(db.run(statement, **values)))
-
-
 def _first_part(upto: Key | None) -> int:
     return ALWAYS if not upto else int(upto[0])
 
@@ -334,8 +335,7 @@ FINDS: dict[Index[Any], Find] = {
     kinds.ENDED_RUNS: _ended_runs,
     kinds.SILENCE: _silence,
     kinds.DOCUMENT_IDS: _document_ids,
-    kinds.SCHEDULE_IDS: _schedule_ids,
-    kinds.ROW_IDS: _row_ids,
+    **walks.WALKS,
 }
 FINDS_AMONG: dict[Index[Any], Callable[[Db, Sequence[Key], Reach], Sequence[Key]]] = {
     kinds.DUE: _due_among,
@@ -343,6 +343,8 @@ FINDS_AMONG: dict[Index[Any], Callable[[Db, Sequence[Key], Reach], Sequence[Key]
     kinds.NOT_FOUND: _not_found_among,
     kinds.UNBEGUN: _unbegun_among,
     kinds.UNPOSTED: _unposted_among,
+    kinds.SCHEDULE_IDS: _schedule_ids_among,
+    kinds.ROW_IDS: _row_ids_among,
 }
 PARTITIONS: dict[Index[Any], Callable[[Db, Key], Sequence[str]]] = {
     kinds.WAITING: _waiting_queues,

@@ -22,6 +22,7 @@ from duly.rules.line_counts import AllQueues, queue_count
 from duly.stores.sql import job_marks
 from duly.stores.sql.db import Db
 from duly.stores.sql.job_searches import IN_LINE, NEWEST_MARKS, PARTS
+from duly.stores.sql.logs import audit_entry_of
 
 _WAITING = (
     IN_LINE % "'queued' AS state, 1 AS jobs",
@@ -180,7 +181,7 @@ def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:
         outcome=entry.outcome,
         detail=entry.detail,
     ).one()
-    return _entry(row)
+    return audit_entry_of(row)
 
 
 def list_audit(
@@ -198,10 +199,4 @@ def list_audit(
     found = db.run(
         f"SELECT * FROM {{p}}audit {where}ORDER BY seq DESC LIMIT :limit", limit=limit, **given
     )
-    return [_entry(row) for row in found]
-
-
-def _entry(row: Any) -> AuditEntry:
-    return AuditEntry(
-        row.actor, row.action, row.target, row.outcome, row.detail, row.seq, row.at_ms
-    )
+    return [audit_entry_of(row) for row in found]

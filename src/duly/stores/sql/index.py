@@ -6,25 +6,24 @@ in pure code, write the advance as a batch. A process that dies in between leave
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, func, select
 
 from duly.engine import index as index_cases
 from duly.engine.draws import Ids
 from duly.occurrences import (
-    Advance,
     Claimed,
     IndexRow,
     Moves,
     advance_columns,
 )
-from duly.rules.checks import check_claim, check_limit
+from duly.rules.checks import SCHEDULES, check_claim, check_limit
 from duly.schedules import ScheduleId
-from duly.store import CLAIM_LIMIT, Quarantined, ScheduleKey
-from duly.stores.sql import events, lanes, rows
+from duly.store import CLAIM_LIMIT, IndexHealth, Quarantined, ScheduleKey
+from duly.stores.sql import lanes, rows
 from duly.stores.sql.db import Db, columns
 from duly.stores.sql.source import transact
 
@@ -131,51 +130,6 @@ def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
     return list(map(Claimed._make, fields))
 
 
-def write_moves(
-    db: Db,
-    numbers: Sequence[int],
-    versions: Sequence[int],
-    schedule_ids: Sequence[ScheduleId],
-    moves: Moves,
-    now_ms: int,
-) -> None:
-    """Advance, finish or quarantine; the two rare cases cost statements only when they happen.
-
-    The rows are ours, and stand at these versions.
-    """
-    if None not in moves.run_at_ms:
-        db.dialect.advance_rows(db, numbers, versions, moves)
-        return
-    going = [i for i, ms in enumerate(moves.run_at_ms) if ms is not None]
-    stopped = {
-        numbers[i]: moves.of(i, schedule_ids[i])
-        for i, ms in enumerate(moves.run_at_ms)
-        if ms is None
-    }
-    ended = {number: move for number, move in stopped.items() if move.error is None}
-    broken = {number: move for number, move in stopped.items() if move.error is not None}
-    if going:
-        at = [numbers[i] for i in going], [versions[i] for i in going]
-        db.dialect.advance_rows(db, *at, moves.only(going))
-    if ended:
-        rows.remove(db, list(ended))
-        events.end_schedules(db, list(ended.values()), "finished", now_ms)
-    if broken:
-        quarantine(db, broken)
-        events.end_schedules(db, list(broken.values()), "quarantined", now_ms)
-
-
-def quarantine(db: Db, moves: Mapping[int, Advance]) -> None:
-    """Take rows out of the due range and keep why."""
-    table = db.tables.schedule_index
-    for number, move in moves.items():
-        db.connection.execute(
-            update(table)
-            .where(table.c.row_id == number)
-            .values(run_at_ms=None, error=move.error, version=table.c.version + 1)
-        )
-
-
 def claimed_before(db: Db, claim_id: str) -> list[Claimed]:
     """What an earlier claim with this id took."""
     table = db.tables.occurrences
@@ -251,3 +205,39 @@ def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:
         )
         for row in db.connection.execute(statement)
     ]
+
+
+def index_health(db: Db) -> IndexHealth:
+    """Count what is stored against what is indexed."""
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    table = db.tables.resources
+    active = and_(table.c.collection == SCHEDULES, table.c.state == "active")
+    external = and_(active, table.c.hand_over == "external")
+    active = and_(active, table.c.hand_over.is_distinct_from("external"))
+    has_row = (
+        rows.whole(db)
+        .where(rules.c.schedule_id == table.c.id, index.c.run_at_ms.is_not(None))
+        .exists()
+    )
+    due = index.c.run_at_ms <= db.clock()
+    planned, posts = (and_(due, index.c.hand_over == name) for name in ("jobs", "http"))
+
+    def count(condition: ColumnElement[bool]) -> int:
+        return int(db.connection.execute(select(func.count()).where(condition)).scalar_one())
+
+    def oldest(condition: ColumnElement[bool]) -> int | None:
+        found = select(func.min(index.c.run_at_ms)).where(condition)
+        first: int | None = db.connection.execute(found).scalar()
+        return first
+
+    return IndexHealth(
+        active=count(active),
+        rows=count(index.c.run_at_ms.is_not(None)),
+        missing=count(and_(active, ~has_row)),
+        quarantined=count(index.c.error.is_not(None)),
+        due=count(planned),
+        oldest_due_ms=oldest(planned),
+        posts_due=count(posts),
+        oldest_post_ms=oldest(posts),
+        external=count(external),
+    )

@@ -26,6 +26,12 @@ ISOLATED = (
 ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms, took_ms"
 
 
+def event_of(row: Row[Any]) -> JobEvent:
+    """Return the event that a row of its own holds."""
+    found = JobEvent._make(getattr(row, name) for name in JobEvent._fields)
+    return found._replace(state=JobState(row.state))
+
+
 def attempt_events(row: Row[Any]) -> list[JobEvent]:
     """What the ATTEMPT columns of a job tell; nothing where older code has written it down."""
     if row.state not in IN_THE_ROW or row.claimed_at_ms is None:

@@ -11,7 +11,7 @@ from duly.job_store import JobCount, JobFilter
 from duly.jobs import Job, JobId, JobState, StartMode, retry_from
 from duly.rules.checks import check_limit
 from duly.stores.sql.db import Db
-from duly.stores.sql.job_events import ATTEMPT, attempt_events
+from duly.stores.sql.job_events import ATTEMPT, attempt_events, event_of
 
 EVENT = ", ".join(JobEvent._fields)
 
@@ -115,6 +115,6 @@ def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
         return []
     statement = f"SELECT {EVENT} FROM {{p}}job_events WHERE job_id = :id {which}"
     rows = db.run(statement, id=job_id, **values).all()
-    told = [JobEvent(*each)._replace(state=JobState(each.state)) for each in reversed(rows)]
+    told = [event_of(each) for each in reversed(rows)]
     newest = told[-1].seq if told else 0
     return told + [each for each in attempt_events(row) if each.seq > newest]

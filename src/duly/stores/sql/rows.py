@@ -114,6 +114,13 @@ def update(db: Db, rows: Sequence[tuple[int, IndexRow]]) -> None:
     update_all(db, db.tables.schedule_rules, "row_id", ruling)
 
 
+def remove_halves(db: Db, keys: Sequence[ScheduleKey]) -> None:
+    """Remove rules whose index row somebody has deleted by hand: they refuse new ones."""
+    index, rules = db.tables.schedule_index, db.tables.schedule_rules
+    has_row = select(index.c.row_id).where(index.c.row_id == rules.c.row_id).exists()
+    db.connection.execute(delete(rules).where(under(db, keys), ~has_row))
+
+
 def remove(db: Db, numbers: Sequence[int]) -> None:
     """Remove rows by their numbers."""
     for chunk in chunks(numbers):

@@ -15,7 +15,7 @@ from duly.engine import kinds
 from duly.engine.draws import Ids
 from duly.engine.port import EVERY, Index, Key, Kind, Log, Reach, Tx
 from duly.schedules import ScheduleId
-from duly.stores.sql import events
+from duly.stores.sql import events, logs, walks
 from duly.stores.sql.db import Db
 from duly.stores.sql.finds import COUNTS, FINDS, FINDS_AMONG, PARTITIONS, lock_due
 from duly.stores.sql.items import around, ledger
@@ -42,6 +42,7 @@ ITEMS: dict[Kind[Any], Mapped[Any]] = {
         around.TOKENS,
         around.WORKERS,
         around.LOCKS,
+        around.SETTINGS,
     )
 }
 
@@ -95,6 +96,8 @@ class SqlSource:
         self, index: Index[T], prefix: Key, since: str = "", limit: int = EVERY
     ) -> Sequence[str]:
         """Return the last parts of partitions."""
+        if index is kinds.LEDGER:
+            return walks.ledger_schedules(self.db, since, limit)
         assert (since, limit) == ("", EVERY), f"{index.name} is not walked by its partitions"
         return PARTITIONS[index](self.db.at(self.now_ms()), prefix)
 
@@ -103,18 +106,20 @@ class SqlSource:
     ) -> Mapping[str, Sequence[T]]:
         """Return the newest facts about schedules."""
         assert log is kinds.SCHEDULE_EVENTS, f"{log.name} are read by pages only"
-        found = {each: events.schedule_events(self.db, ScheduleId(each), limit) for each in owners}
-        return cast("Mapping[str, Sequence[T]]", found)
+        if len(owners) == 1:
+            known = events.newest_events(self.db, ScheduleId(owners[0]), limit)
+            return cast("Mapping[str, Sequence[T]]", {owners[0]: known} if known else {})
+        return cast("Mapping[str, Sequence[T]]", logs.histories(self.db, owners, limit))
 
     def walk(self, log: Log[T], after: Key, limit: int) -> Sequence[T]:
-        """Return facts in the order of their numbers: upkeep has statements of its own so far."""
-        raise NotImplementedError
+        """Return facts in the order of their numbers."""
+        return logs.walk(self.db, log, after, limit)
 
     def firsts(
         self, index: Index[T], partitions: Sequence[Key], *, is_reverse: bool
     ) -> Mapping[Key, Key]:
-        """Return the first member of each partition: upkeep has statements of its own so far."""
-        raise NotImplementedError
+        """Return the key of the first or last member of each partition."""
+        return walks.firsts(self.db, index, partitions, is_reverse=is_reverse)
 
     def is_taken(self, index: Index[T], partition: Key) -> bool:
         """Return whether a partition has an item, after a unique index has refused an attempt."""
@@ -141,6 +146,7 @@ class SqlSource:
                 JOBS.write_jobs(db, tx.changes(kind), told, self._job_rows)
             else:
                 ITEMS[kind].write(db, tx.changes(kind))
+        logs.edit(db, tx.edited)
         events.append(db, tx.facts_of(kinds.SCHEDULE_EVENTS))
         if tx.hints:
             db.dialect.tell(db, tx.hints)

@@ -10,11 +10,12 @@ from typing import Any
 
 from duly.engine import documents as document_cases
 from duly.engine import extras as extra_cases
-from duly.engine import failing
+from duly.engine import failing, reconcile
 from duly.engine import index as index_cases
 from duly.engine import planning as planning_cases
 from duly.engine import schedules as schedule_cases
 from duly.engine.draws import Ids
+from duly.engine.port import Key
 from duly.ledger import Occurrence
 from duly.occurrences import Claimed, IndexRow
 from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
@@ -35,7 +36,7 @@ from duly.store import (
     Written,
 )
 from duly.stores.arguments import checked
-from duly.stores.sql import documents, events, index, plans, reconcile, schedules
+from duly.stores.sql import documents, events, index, plans, schedules
 from duly.stores.sql.db import Db
 from duly.stores.sql.dispatch_verbs import DispatchVerbs
 from duly.stores.sql.glass_verbs import GlassVerbs
@@ -163,17 +164,16 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
         """Rebuild the index from documents and ledger, a page per transaction."""
-        total = ReconcileReport()
-        declared: set[str] = set(flows or ())
-        after: tuple[str, str] | None = ("", "")
-        while after is not None:
-            page = await self._run_upkeep(reconcile.reconcile_page, flows, after)
-            total, after = total + page.report, page.after
-            declared |= page.flows
-        while declared and (
-            gone := await self._run_upkeep(reconcile.remove_orphans, sorted(declared))
-        ):
-            total += ReconcileReport(removed=gone)
+        total, declared = ReconcileReport(), frozenset(flows or ())
+        since: Key | None = ()
+        while since is not None:
+            page = await self._transact_upkeep(reconcile.mend_rows, flows, since)
+            total, declared, since = total + page.report, declared | page.flows, page.following
+        since = ()
+        while since is not None:
+            orphans = await self._transact_upkeep(reconcile.remove_orphans, declared, since)
+            total += ReconcileReport(removed=orphans.removed)
+            since = orphans.following
         return total
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
@@ -200,4 +200,4 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
 
     async def index_health(self) -> IndexHealth:
         """Count what is stored against what is indexed."""
-        return await self._run_upkeep(reconcile.index_health)
+        return await self._run_upkeep(index.index_health)

@@ -144,6 +144,13 @@ class Transactions:
 
         return await self._run(extended, *args, **kwargs)
 
+    async def _transact_upkeep(
+        self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a use case of the engine with the deadline of upkeep."""
+        ids = Ids()
+        return await self._run_upkeep(lambda db: transact(db, ids, use_case, *args, **kwargs))
+
     def _in_transaction(
         self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:

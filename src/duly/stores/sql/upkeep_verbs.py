@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from duly.stores.sql import erasure, ledger_counts, ledger_upkeep, schedule_upkeep, zones
+from duly.engine import erasure, zones
+from duly.engine import retention as retention_cases
+from duly.stores.sql import ledger_counts
 from duly.stores.sql.transactions import Transactions
 from duly.upkeep_store import (
     MAX_ZONED,
@@ -19,13 +21,13 @@ class UpkeepVerbs(Transactions):
 
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
         """Remove what an owner left."""
-        return await self._run_upkeep(erasure.erase, scope, cursor, limit)
+        return await self._transact_upkeep(erasure.erase, scope, cursor=cursor, limit=limit)
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
         """Remove occurrences and facts kept long enough."""
-        return await self._run_upkeep(ledger_upkeep.prune_ledger, retention, limit, cursor)
+        return await self._transact_upkeep(retention_cases.prune_ledger, retention, limit, cursor)
 
     async def fold_counts(self, limit: int = 10_000) -> int:
         """Add up what count_occurrences() reads."""
@@ -35,14 +37,16 @@ class UpkeepVerbs(Transactions):
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> SchedulesPruned:
         """Delete finished schedules kept long enough."""
-        return await self._run_upkeep(schedule_upkeep.prune_schedules, retention, limit, cursor)
+        case = retention_cases.prune_schedules
+        return await self._transact_upkeep(case, retention, limit, cursor)
 
     async def zone_rules(self) -> str | None:
-        """The version of the zone rules that all next times are right by."""
-        return await self._run(zones.zone_rules)
+        """Return the version of the zone rules that all next times are right by."""
+        return await self._transact(zones.zone_rules)
 
     async def recompute_zones(
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
         """Move rows whose next time is another by this process's zone rules."""
-        return await self._run_upkeep(zones.recompute_zones, rules, limit, cursor)
+        case = zones.recompute_zones
+        return await self._transact_upkeep(case, rules, limit=limit, cursor=cursor)

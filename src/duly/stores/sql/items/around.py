@@ -1,8 +1,9 @@
-"""Items around the jobs: idempotency keys, queues, tokens, workers and locks."""
+"""Items around the jobs: idempotency keys, queues, tokens, workers, locks and settings."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row
@@ -11,14 +12,19 @@ from duly.engine.kinds import (
     IDEMPOTENCY_KEY,
     LOCK,
     QUEUE,
+    SETTING,
     TOKEN,
     WORKER,
+    ZONE_RULES,
     StoredKey,
     StoredLock,
+    StoredSetting,
     StoredToken,
 )
+from duly.engine.port import Change, Key
 from duly.job_store import QueueSettings, WorkerInfo
 from duly.jobs import WorkerId
+from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values
 
 
@@ -125,3 +131,26 @@ TOKENS = Mapped(
 )
 WORKERS = Mapped(WORKER, "workers", ("id",), worker_of, _worker_values)
 LOCKS = Mapped(LOCK, "locks", ("name",), _lock, _lock_values)
+
+
+def _setting(row: Row[Any]) -> StoredSetting:
+    return StoredSetting(ZONE_RULES, row.tz_version)
+
+
+class SettingColumns(Mapped[StoredSetting]):
+    """What is known about the whole store: columns of the one row about the schema."""
+
+    def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
+        """Read the settings that have a value."""
+        row = db.run(f"SELECT tz_version FROM {{p}}schema{' {lock}' if hold else ''}").one()
+        return {key: row for key in keys if key == (ZONE_RULES,) and row.tz_version is not None}
+
+    def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
+        """Write settings, which are never removed."""
+        for change in changes.values():
+            db.run("UPDATE {p}schema SET tz_version = :value", value=change.after.value)
+
+
+SETTINGS = SettingColumns(
+    SETTING, "schema", ("version",), _setting, lambda item: {"tz_version": item.value}
+)

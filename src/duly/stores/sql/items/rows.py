@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from duly.engine.kinds import ROW, StoredRow
+from duly.engine.kinds import ROW, StoredRow, row_key
 from duly.engine.port import Change, Key
 from duly.occurrences import Moves
 from duly.store import ScheduleKey
@@ -72,7 +72,10 @@ class RowTables(Mapped[StoredRow]):
             pairs = [(values(each.before), values(each.after)) for each in others]
             table.set_values(db, [(new, changed(old, new)) for old, new in pairs])
         # New rows get their numbers in the order in which they were put.
-        rows.insert(db, [each.after.row for each in changes.values() if each.before is None])
+        new = [each.after.row for each in changes.values() if each.before is None]
+        if new and db.is_retry:
+            rows.remove_halves(db, [row_key(row) for row in new])
+        rows.insert(db, new)
 
 
 def _is_move(change: Change) -> bool:

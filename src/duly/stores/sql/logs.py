@@ -1,0 +1,145 @@
+"""The logs of the engine's port: facts about schedules and jobs, and the audit.
+
+Facts are read by their numbers or by what they are about; upkeep removes them, or takes a name out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row, Table, bindparam, delete, update
+
+from duly.engine.kinds import AUDIT, JOB_EVENTS, SCHEDULE_EVENTS
+from duly.engine.port import EVERY, Key, Log
+from duly.glass_store import AuditEntry
+from duly.schedules import ScheduleId
+from duly.store import ScheduleEvent
+from duly.stores.sql.bulk import chunks
+from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.job_events import event_of
+
+Edits = Mapping[Key, Any]
+"""Facts by number as they are to be; None: removed."""
+
+
+class LogTable(NamedTuple):
+    """A log in one table."""
+
+    table: str
+    number: tuple[str, ...]
+    read: Callable[[Row[Any]], Any]
+    edited: Callable[[Any], dict[str, str | None]]
+    """Return the columns that upkeep may write anew."""
+
+
+def schedule_event_of(row: Row[Any]) -> ScheduleEvent:
+    """Return the fact that a row holds."""
+    detail = json.loads(row.detail)
+    return ScheduleEvent(
+        ScheduleId(row.schedule_id), row.kind, row.at_ms, row.actor, detail, row.seq
+    )
+
+
+def audit_entry_of(row: Row[Any]) -> AuditEntry:
+    """Return the entry that a row holds."""
+    return AuditEntry(
+        row.actor, row.action, row.target, row.outcome, row.detail, row.seq, row.at_ms
+    )
+
+
+LOGS: dict[Log[Any], LogTable] = {
+    SCHEDULE_EVENTS: LogTable(
+        "schedule_events", ("seq",), schedule_event_of, lambda fact: {"actor": fact.by}
+    ),
+    JOB_EVENTS: LogTable(
+        "job_events", ("job_id", "seq"), event_of, lambda fact: {"actor": fact.actor}
+    ),
+    AUDIT: LogTable(
+        "audit",
+        ("seq",),
+        audit_entry_of,
+        lambda fact: {"actor": fact.by, "target": fact.target, "detail": fact.detail},
+    ),
+}
+
+
+def walk(db: Db, log: Log[Any], after: Key, limit: int) -> list[Any]:
+    """Return the first facts whose numbers come after one."""
+    own = LOGS[log]
+    number = ", ".join(own.number)
+    beginning: Key = ("", 0)[-len(own.number) :]
+    given = dict(zip((f"after_{name}" for name in own.number), after or beginning, strict=True))
+    found = db.run(
+        f"SELECT * FROM {{p}}{own.table} WHERE ({number}) > "
+        f"({', '.join(f':{name}' for name in given)}) ORDER BY {number} LIMIT :limit",
+        limit=limit,
+        **given,
+    )
+    return [own.read(row) for row in found]
+
+
+def histories(db: Db, owners: Sequence[str], limit: int) -> dict[str, list[ScheduleEvent]]:
+    """Return the newest facts about each schedule that has any, oldest first."""
+    found: dict[str, list[ScheduleEvent]] = defaultdict(list)
+    for ids in chunks(sorted(set(owners))):
+        # Where each begins is looked up first, so that a long history is not read whole.
+        since = _beginnings(db, ids, limit) if limit < EVERY else {}
+        short = [each for each in ids if each not in since]
+        read = [db.run(_SHORT, ids=short)] if short else []
+        read += [db.run(_LONG, id=each, since=seq) for each, seq in since.items()]
+        for row in chain.from_iterable(read):
+            found[row.schedule_id].append(schedule_event_of(row))
+    return found
+
+
+_SHORT = "SELECT * FROM {p}schedule_events WHERE schedule_id IN :ids ORDER BY seq"
+_LONG = "SELECT * FROM {p}schedule_events WHERE schedule_id = :id AND seq >= :since ORDER BY seq"
+
+
+def _beginnings(db: Db, ids: Sequence[str], limit: int) -> dict[str, int]:
+    """Return the numbers of the facts to begin with, of schedules that have so many or more."""
+    found = db.run(
+        "SELECT e.value, (SELECT n.seq FROM {p}schedule_events n WHERE n.schedule_id = e.value "
+        "ORDER BY n.seq DESC LIMIT 1 OFFSET :passed) "
+        "FROM (SELECT CAST(:ids AS text) AS ids) AS m {each_of_ids}",
+        ids=json.dumps(list(ids)),
+        passed=limit - 1,
+    )
+    return {own: seq for own, seq in tuples(found) if seq is not None}
+
+
+def edit(db: Db, edited: Mapping[tuple[Log[Any], Key], Any]) -> None:
+    """Remove facts, and write others anew."""
+    for log, own in LOGS.items():
+        facts = {number: fact for (each, number), fact in edited.items() if each is log}
+        if facts:
+            table = getattr(db.tables, own.table)
+            _remove(db, table, sorted(each for each, fact in facts.items() if fact is None))
+            _rewrite(db, table, own, {k: fact for k, fact in facts.items() if fact is not None})
+
+
+def _remove(db: Db, table: Table, numbers: Sequence[Key]) -> None:
+    """Remove facts that have one number; those of a job go with it."""
+    for chunk in chunks(numbers):
+        db.connection.execute(delete(table).where(table.c.seq.in_([seq for (seq,) in chunk])))
+
+
+def _rewrite(db: Db, table: Table, own: LogTable, facts: Edits) -> None:
+    if not facts:
+        return
+    columns = own.edited(next(iter(facts.values())))
+    statement = (
+        update(table)
+        .where(*(table.c[name] == bindparam(f"key_{name}") for name in own.number))
+        .values({name: bindparam(f"new_{name}") for name in columns})
+    )
+    given: list[dict[str, Any]] = [
+        {f"key_{name}": part for name, part in zip(own.number, number, strict=True)}
+        | {f"new_{name}": value for name, value in own.edited(fact).items()}
+        for number, fact in sorted(facts.items())
+    ]
+    db.connection.execute(statement, given)
