@@ -178,7 +178,7 @@ RULES = [
     ),
     Rule(
         "hand-over: the job's turn",
-        hand_over._turn,
+        hand_over.turn_of,
         lambda *_: "asks",
         PlanningConformance,
         "test_caught_up_runs_one_after_another",

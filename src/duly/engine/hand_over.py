@@ -117,7 +117,7 @@ def new_job(tx: Tx, source: Source, occurrence: PlannedOccurrence, job_id: JobId
         schedule_id=source.schedule_id,
         nominal_ms=occurrence.nominal_ms,
         policies=source.policies,
-        turn=_turn(policies, occurrence.reason),
+        turn=turn_of(policies, occurrence.reason),
     )
 
 
@@ -132,7 +132,8 @@ def new_jobs(
     }
 
 
-def _turn(policies: Policies, reason: str | None) -> Turn | None:
+def turn_of(policies: Policies, reason: str | None) -> Turn | None:
+    """Return how the job of an occurrence comes by the running marker; None: it needs none."""
     if policies.overlap == "allow":
         return None
     return "waits" if reason in _LATE else "asks"

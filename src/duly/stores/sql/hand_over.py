@@ -13,18 +13,16 @@ from typing import NamedTuple
 import msgspec
 
 from duly.engine.draws import Ids
+from duly.engine.hand_over import turn_of
 from duly.engine.overlap import admit
 from duly.jobs import JobId, NewJob, Turn
 from duly.ledger import OccurrenceState
-from duly.plan_store import BACKFILL, PlanSettings
+from duly.plan_store import PlanSettings
 from duly.planning import policies_of
 from duly.run_options import RunOptions
 from duly.stores.sql import ledger
 from duly.stores.sql.db import Db
 from duly.stores.sql.source import transact
-
-_WAITING = frozenset({"catch_up", BACKFILL})
-"""Reasons of occurrences that are late already: they run one after another."""
 
 
 class HandedOver(NamedTuple):
@@ -62,13 +60,13 @@ class JobMaker:
 
     def __init__(self, settings: PlanSettings) -> None:
         self._settings = settings
-        self._kinds: dict[tuple[str, str, str, bool], _Kind] = {}
+        self._kinds: dict[tuple[str, str, str, str | None], _Kind] = {}
 
     def make(self, entry: ledger.Entry, policies: str, body: str) -> NewJob:
         """The job of a ledger row; InvalidInput or MsgspecError: no job can carry it."""
         assert entry.job_id is not None
         parts = _BODY.decode(body)
-        key = (entry.flow, parts.action, policies, entry.reason in _WAITING)
+        key = (entry.flow, parts.action, policies, entry.reason)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._kind(*key)
@@ -92,27 +90,16 @@ class JobMaker:
             turn=kind.turn,
         )
 
-    def _kind(self, flow: str, action: str, text: str, waits: bool) -> _Kind:
+    def _kind(self, flow: str, action: str, text: str, reason: str | None) -> _Kind:
         policies = policies_of(text)
         name = f"{flow}.{action}"
-        turn: Turn | None = None
-        if policies.overlap != "allow":
-            turn = "waits" if waits else "asks"
-        return _Kind(name, policies.priority, self._settings.options(name, policies), turn)
+        options = self._settings.options(name, policies)
+        return _Kind(name, policies.priority, options, turn_of(policies, reason))
 
 
-def hand_over(
-    db: Db,
-    entries: Sequence[ledger.Entry],
-    jobs: Sequence[NewJob],
-    *,
-    over: Sequence[str] = ledger.REPLACEABLE,
-) -> HandedOver:
-    """Write ledger rows and their jobs. The clock of `db` is held.
-
-    `over`: states of ledger rows that may be written over.
-    """
-    taken = ledger.write(db, entries, over)
+def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -> HandedOver:
+    """Write ledger rows and their jobs. The clock of `db` is held."""
+    taken = ledger.write(db, entries)
     if taken:
         entries = [each for each in entries if (each.schedule_id, each.nominal_ms) not in taken]
         free = {each.job_id for each in entries}

@@ -13,16 +13,17 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.events import AttemptStatus, JobEvent
-from duly.jobs import FINAL, JobState, StartMode
+from duly.jobs import FINAL, JobId, JobState, StartMode
+from duly.outcomes import Finish, mode_after
 from duly.stores.sql import job_line, job_marks
 from duly.stores.sql.db import Db
 
 IN_THE_ROW = frozenset({JobState.PROCESSING, JobState.SUCCEEDED})
 """States whose attempt is told by the job's row alone."""
-ISOLATED = (
-    f"CASE careful WHEN {StartMode.ONCE:d} THEN {StartMode.ONCE:d} ELSE {StartMode.ISOLATED:d} END"
-)
-"""The start mode of a job after its handler stopped its worker: as `outcomes.mode_after`."""
+_STOPPED = Finish(JobId(""), 0, JobState.QUEUED, "failed", 0, isolate=True)
+_MODES = " ".join(f"WHEN {mode:d} THEN {mode_after(_STOPPED, mode):d}" for mode in StartMode)
+ISOLATED = f"CASE careful {_MODES} END"
+"""The start mode of a job after its handler stopped its worker, as SQL."""
 ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms, took_ms"
 
 

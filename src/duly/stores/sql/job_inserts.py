@@ -7,9 +7,9 @@ without storing its job, and nothing ever aborts the transaction, which may be t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
+from duly.engine.jobs import digest_of
 from duly.job_store import Enqueued, KeyTaken
 from duly.jobs import JobId, JobState, NewJob, place_of, retry_text
 from duly.rules.checks import check_inserts
@@ -113,7 +113,7 @@ class Keys:
         key = {"workspace": job.workspace, "action": job.action, "idempotency_key": job.key}
         mine = {
             "job_id": job.id,
-            "input_digest": _digest(job.input),
+            "input_digest": digest_of(job.input),
             "expires_at_ms": self._now_ms + job.key_ttl_ms,
         }
         statement = self._db.dialect.insert(table).values(key | mine)
@@ -144,7 +144,3 @@ class Keys:
             key=job.key,
             id=job.id,
         )
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:32]

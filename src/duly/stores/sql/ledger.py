@@ -9,9 +9,11 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Row
 
+from duly.engine.ledger import EXTRAS, FREE
 from duly.events import AttemptStatus
 from duly.jobs import JobId, JobState
 from duly.ledger import BROKEN_OFF, Occurrence, OccurrenceState, follow
+from duly.plan_store import BACKFILL, RUN_NOW
 from duly.planning import PlannedOccurrence
 from duly.rules.checks import check_limit
 from duly.schedules import ScheduleId
@@ -19,8 +21,10 @@ from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, LostRace, tuples
 
 _PLANNED = OccurrenceState.PLANNED
-REPLACEABLE = (OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED)
-"""States of a row that planning may write over."""
+FREE_STATES = "({})".format(", ".join(f"'{state}'" for state in sorted(FREE)))
+"""States of a row that planning may write over, as SQL."""
+IS_RUN_NOW = f"LIKE '{RUN_NOW}:%'"
+"""What the claim id of a run now is like, as SQL."""
 
 
 class Whose(Protocol):
@@ -61,9 +65,7 @@ class Entry(msgspec.Struct, gc=False):
     position: int = 0
 
 
-def write(
-    db: Db, entries: Sequence[Entry], over: Sequence[str] = REPLACEABLE
-) -> set[tuple[str, int]]:
+def write(db: Db, entries: Sequence[Entry]) -> set[tuple[str, int]]:
     """Store occurrences; gives those that it has already, by schedule and nominal time.
 
     A single time never takes the place of a run of times, nor is a run left out for a single one:
@@ -79,12 +81,12 @@ def write(
     table = db.tables.occurrences
     names = [column.name for column in table.c]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names[2:])
-    states = ", ".join(f"'{state}'" for state in over)
     written = db.run(
         f"INSERT INTO {{p}}occurrences AS o ({', '.join(names)}) "
         f"SELECT {', '.join(names)} FROM {db.dialect.records(table)} WHERE 1 = 1 "
         f"ON CONFLICT (schedule_id, nominal_ms) DO UPDATE SET {changed} "
-        f"WHERE o.state IN ({states}) AND COALESCE(o.until_ms, o.nominal_ms) <= excluded.until_ms "
+        f"WHERE o.state IN {FREE_STATES} "
+        "AND COALESCE(o.until_ms, o.nominal_ms) <= excluded.until_ms "
         "RETURNING schedule_id, nominal_ms",
         rows=msgspec.json.encode(entries).decode(),
     )
@@ -97,12 +99,11 @@ def write(
 
 def _clear(db: Db, ranges: Sequence[Entry]) -> None:
     """Remove rows whose times are open again, and which a run of times takes in."""
-    states = ", ".join(f"'{state}'" for state in REPLACEABLE)
     db.run(
         "DELETE FROM {p}occurrences WHERE (schedule_id, nominal_ms) IN ("
         f"SELECT o.schedule_id, o.nominal_ms FROM {db.dialect.records(db.tables.occurrences)} "
         "JOIN {p}occurrences o ON o.schedule_id = r.schedule_id AND o.nominal_ms > r.nominal_ms "
-        f"AND o.nominal_ms <= r.until_ms WHERE o.state IN ({states}))",
+        f"AND o.nominal_ms <= r.until_ms WHERE o.state IN {FREE_STATES})",
         rows=msgspec.json.encode(ranges).decode(),
     )
 
@@ -170,8 +171,9 @@ def _follow_statement(job: JobState, is_denied: bool) -> str | None:
     why = ""
     if job in BROKEN_OFF and moves.get(OccurrenceState.FIRED) is OccurrenceState.FAILED:
         # The reason of what somebody asked for by hand stays: it is counted apart.
+        extras = ", ".join(f"'{reason}'" for reason in sorted(EXTRAS))
         why = (
-            ", reason = CASE WHEN state <> 'fired' OR reason IN ('run_now', 'backfill') "
+            f", reason = CASE WHEN state <> 'fired' OR reason IN ({extras}) "
             f"THEN reason ELSE '{job}' END"
         )
     states = ", ".join(f"'{state}'" for state in moves)
@@ -215,11 +217,11 @@ def runs(db: Db, schedule_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for chunk in chunks(schedule_ids):
         rows = db.run(
-            "SELECT schedule_id, SUM(CASE WHEN state = 'missed' OR reason = 'backfill' "
-            "OR claim_id LIKE 'run_now:%' THEN 0 ELSE 1 END), "
-            "MAX(CASE WHEN claim_id LIKE 'run_now:%' THEN NULL "
+            f"SELECT schedule_id, SUM(CASE WHEN state = 'missed' OR reason = '{BACKFILL}' "
+            f"OR claim_id {IS_RUN_NOW} THEN 0 ELSE 1 END), "
+            f"MAX(CASE WHEN claim_id {IS_RUN_NOW} THEN NULL "
             "ELSE COALESCE(until_ms, nominal_ms) END) FROM {p}occurrences "
-            "WHERE schedule_id IN :ids AND state NOT IN ('withdrawn', 'quarantined') "
+            f"WHERE schedule_id IN :ids AND state NOT IN {FREE_STATES} "
             "GROUP BY schedule_id",
             ids=list(chunk),
         )

@@ -14,6 +14,7 @@ from duly.engine import kinds, walks
 from duly.engine.port import Index, Key, Reach
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
+from duly.stores.sql.ledger import FREE_STATES, IS_RUN_NOW
 
 ALWAYS = 2**62
 """After every number."""
@@ -186,9 +187,6 @@ def ledger_schedules(db: Db, since: str, limit: int) -> Sequence[str]:
     return list(found.scalars())
 
 
-_FREE = "('withdrawn', 'quarantined')"
-
-
 def _first_times(condition: str) -> Callable[[Db, Sequence[str], bool], Mapping[Key, Key]]:
     """Return how the first or last times of schedules are found: one look at the key for each."""
 
@@ -241,7 +239,7 @@ def firsts(
 FIRSTS: dict[Index[Any], Callable[[Db, Sequence[str], bool], Mapping[Key, Key]]] = {
     kinds.LEDGER: _first_times(""),
     walks.TAKEN: _first_times(
-        f"AND o.state NOT IN {_FREE} AND COALESCE(o.claim_id, '') NOT LIKE 'run_now:%'"
+        f"AND o.state NOT IN {FREE_STATES} AND COALESCE(o.claim_id, '') NOT {IS_RUN_NOW}"
     ),
     walks.POSTED: _posted,
     walks.LIVE_JOBS: _live_jobs,
