@@ -58,9 +58,10 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
             check_beside(store)
 
 
-async def walk_with(url: str, seed: int) -> None:
+async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
     clock = ManualClock(START)
-    store = open_store(url, clock=clock, **({"synchronous": "NORMAL"} if "sqlite" in url else {}))
+    options = {"synchronous": "NORMAL"} if "sqlite" in url else {}
+    store = open_store(url, clock=clock, fast_paths=fast_paths, **options)
     try:
         await walk_together(clock, store, seed)
     finally:
@@ -114,3 +115,16 @@ def test_sqlite_walks_with_the_model(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(11, 11 + DEPTH))
 def test_postgresql_walks_with_the_model(postgres_url: str, seed: int) -> None:
     asyncio.run(walk_with(postgres_url, seed))
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("seed", range(21, 21 + DEPTH))
+def test_the_engine_alone_walks_with_the_model(
+    tmp_path: Path, request: pytest.FixtureRequest, backend: str, seed: int
+) -> None:
+    url = f"sqlite:///{tmp_path}/walk.db"
+    if backend == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    asyncio.run(walk_with(url, seed, fast_paths=False))

@@ -23,7 +23,7 @@ from tests.conformance.test_sqlite import SqliteBackend
 pytestmark = pytest.mark.extended
 
 
-class EngineBackend(SqliteBackend):
+class SqliteEngine(SqliteBackend):
     @pytest.fixture
     def open_store(self, url: str) -> OpenStore:
         def opened(clock: Clock | None) -> Store:
@@ -34,41 +34,41 @@ class EngineBackend(SqliteBackend):
         return opened
 
 
-class TestDispatches(EngineBackend, DispatchConformance):
+class TestDispatches(SqliteEngine, DispatchConformance):
     pass
 
 
-class TestDocuments(EngineBackend, DocumentConformance):
+class TestDocuments(SqliteEngine, DocumentConformance):
     pass
 
 
-class TestFairness(EngineBackend, FairnessConformance):
+class TestFairness(SqliteEngine, FairnessConformance):
     pass
 
 
-class TestIndex(EngineBackend, IndexConformance):
+class TestIndex(SqliteEngine, IndexConformance):
     pass
 
 
-class TestIndexRows(EngineBackend, StoreIndexConformance):
+class TestIndexRows(SqliteEngine, StoreIndexConformance):
     pass
 
 
-class TestJobs(EngineBackend, JobConformance):
+class TestJobs(SqliteEngine, JobConformance):
     pass
 
 
-class TestLocks(EngineBackend, LockConformance):
+class TestLocks(SqliteEngine, LockConformance):
     pass
 
 
-class TestPlanning(EngineBackend, PlanningConformance):
+class TestPlanning(SqliteEngine, PlanningConformance):
     pass
 
 
-class TestSchedules(EngineBackend, ScheduleConformance):
+class TestSchedules(SqliteEngine, ScheduleConformance):
     pass
 
 
-class TestUpkeep(EngineBackend, UpkeepConformance):
+class TestUpkeep(SqliteEngine, UpkeepConformance):
     pass
