@@ -135,13 +135,15 @@ def row_of(place: str, soak: Soak, answer: tuple[Verdict, int, bool]) -> tuple[s
     verdict, killed, is_quiet = answer
     states = ", ".join(f"{state} {count:,}" for state, count in sorted(verdict.states.items()))
     swallowed = verdict.states["missed"] + verdict.states["skipped"]
-    is_kept = is_quiet and not (verdict.lost or verdict.doubled or verdict.undeclared)
+    is_kept = is_quiet and not (
+        verdict.lost or verdict.doubled or verdict.undeclared or verdict.deadlocks
+    )
     if soak.all_run:
         is_kept = is_kept and swallowed == 0
     line = (
         f"{place:<11} {soak.name:<9} {soak.schedules:>7,} {len(soak.roles):>9} {killed:>6} "
         f"{verdict.expected:>8,} {verdict.lost:>5} {verdict.doubled:>7} {verdict.again:>6} "
-        f"{verdict.undeclared:>10}  "
+        f"{verdict.undeclared:>10} {verdict.deadlocks:>9}  "
         f"{states}{'' if is_quiet else '; not all came to rest'}"
     )
     return line, is_kept
@@ -149,7 +151,8 @@ def row_of(place: str, soak: Soak, answer: tuple[Verdict, int, bool]) -> tuple[s
 
 HEAD = (
     f"{'store':<11} {'soak':<9} {'schedul.':>7} {'processes':>9} {'killed':>6} {'times':>8} "
-    f"{'lost':>5} {'doubled':>7} {'again':>6} {'undeclared':>10}  what became of them"
+    f"{'lost':>5} {'doubled':>7} {'again':>6} {'undeclared':>10} {'deadlocks':>9}  "
+    "what became of them"
 )
 
 

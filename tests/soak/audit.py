@@ -31,6 +31,8 @@ class Verdict:
     undeclared: int = 0
     """Jobs stored with another delivery than the code declares, and starts of a job that show the
     same attempt number."""
+    deadlocks: int = 0
+    """That PostgreSQL found and broke; the order of locks leaves none."""
 
 
 class Books:
@@ -43,6 +45,15 @@ class Books:
         """All rows of a question."""
         with self._engine.connect() as connection:
             return connection.execute(text(statement)).all()
+
+    def deadlocks(self) -> int:
+        """Return how many deadlocks the server has broken in this database."""
+        if self._engine.dialect.name == "sqlite":
+            return 0
+        found = self.rows(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        )
+        return int(found[0][0])
 
     def is_quiet(self) -> bool:
         """No schedule has a next time, and no job is left."""
@@ -74,6 +85,7 @@ def judge(books: Books, schedules: Sequence[Schedule], journal: Path) -> Verdict
     verdict.doubled += sum(count - 1 for count in pairs.values())
     verdict.lost += sum(row[0] in OPEN for row in books.rows("SELECT state FROM duly_jobs"))
     _judge_starts(verdict, books, schedules, journal)
+    verdict.deadlocks = books.deadlocks()
     return verdict
 
 
