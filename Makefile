@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all planted docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-dispatch bench-dashboard lock clean
+.PHONY: help setup demo test test-all planted docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-planners bench-dispatch bench-dashboard bench-compare lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -97,8 +97,14 @@ bench-jobs: setup ## Measure the queue beside other queues (about 12 minutes, pe
 bench-scheduler: setup ## Measure planning, lateness and bursts beside other schedulers (about 10 minutes)
 	@$(BIN)/python benchmarks/scheduler.py $(ARGS)
 
+bench-planners: setup ## Measure planners that share a burst, beside shards and partitions (about 4 minutes)
+	@$(BIN)/python benchmarks/planners.py $(ARGS)
+
 bench-dispatch: setup ## Measure the tick beside loops with httpx
 	@$(BIN)/python benchmarks/dispatch.py $(ARGS)
+
+bench-compare: setup ## Measure what operations cost beside an earlier commit: ARGS="--base COMMIT" (about 5 minutes)
+	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
 # The lock holds names, versions and hashes only, so it installs from any registry.
 lock: ## Make requirements-dev.txt anew from requirements-dev.in
