@@ -141,20 +141,18 @@ def test_a_run_of_times_is_neither_dropped_nor_written_over(
 ) -> None:
     """Whoever held no lock is told: the verb is run again."""
 
-    def entries(*rows: tuple[int, int]) -> list[ledger.Entry]:
-        made = [
-            PlannedOccurrence(ID, minute(a), minute(b), b - a + 1, minute(a), MISSED, None)
-            for a, b in rows
-        ]
-        return [ledger.entry_of(each, a_key(), START_MS) for each in made]
+    def entries(first: int, last: int, state: OccurrenceState = MISSED) -> list[ledger.Entry]:
+        count = last - first + 1
+        made = PlannedOccurrence(ID, minute(first), minute(last), count, minute(first), state, None)
+        return [ledger.entry_of(made, a_key(), START_MS)]
 
-    store._in_transaction(ledger.write, entries((2, 9)))
-    over = [MISSED.value]
-    assert store._in_transaction(ledger.write, entries((2, 2)), over) == {(ID, minute(2))}
-    store._in_transaction(ledger.write, entries((12, 12)))
+    # Its times are free, but a single one would leave the others in no row.
+    store._in_transaction(ledger.write, entries(2, 9, OccurrenceState.WITHDRAWN))
+    assert store._in_transaction(ledger.write, entries(2, 2)) == {(ID, minute(2))}
+    store._in_transaction(ledger.write, entries(12, 12))
     with pytest.raises(BackendUnavailable, match="a run of times was taken, 5 times in turn"):
-        store._in_transaction(ledger.write, entries((12, 20)))
-    assert asyncio.run(parts(store)) == [(2, 9, "missed"), (12, 12, "missed")]
+        store._in_transaction(ledger.write, entries(12, 20))
+    assert asyncio.run(parts(store)) == [(2, 9, "withdrawn"), (12, 12, "missed")]
 
 
 MARKED = "SELECT state, SUM(jobs) FROM duly_job_marks WHERE state <> 'processing' GROUP BY state"
