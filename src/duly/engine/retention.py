@@ -34,6 +34,8 @@ from duly.upkeep_store import LedgerPruned, LedgerRetention, SchedulesPruned, ch
 
 EVERY_MS = 2**62
 """After every time."""
+_TOGETHER = 20
+"""Schedules whose old rows are looked up at once: most have few."""
 _FACTS = 4
 """Facts about a schedule that are read at first: of most that is enough to see a newer one."""
 
@@ -71,17 +73,10 @@ def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Ke
     oldest = tx.peek_firsts(LEDGER, [(each,) for each in ids[:limit]])
     with_old = [each for each in ids[:limit] if _is_before(oldest.get((each,)), edge_ms)]
     until_ms = _until(tx, with_old, edge_ms)
-    keys: list[Key] = []
+    keys, more = _old_rows(tx, with_old, {first: place[1:]}, edge_ms, limit)
     following = _cursor("ledger", [ids[limit]]) if len(ids) > limit else _cursor("events", [])
-    for each in with_old:
-        since = place[1:] if each == first else ()
-        room = limit - len(keys)
-        found = tx.find(LEDGER, each, since=since, upto=(edge_ms - 1,), limit=room)
-        keys += found
-        if len(found) == room:
-            # This schedule may have more.
-            following = _cursor("ledger", [each, int(found[-1][1]) + 1])
-            break
+    if more is not None:
+        following = _cursor("ledger", more)
     gone = [
         key
         for key, item in tx.get_many(OCCURRENCE, keys).items()
@@ -90,6 +85,28 @@ def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Ke
     for key in gone:
         tx.delete(OCCURRENCE, *key)
     return LedgerPruned(len(gone), 0, following)
+
+
+def _old_rows(
+    tx: Tx, ids: Sequence[str], since: Mapping[str, Key], edge_ms: int, limit: int
+) -> tuple[list[Key], list[str | int] | None]:
+    """Return so many old rows of schedules, and where to go on if there may be more."""
+    keys: list[Key] = []
+    upto = (edge_ms - 1,)
+    for start in range(0, len(ids), _TOGETHER):
+        few = ids[start : start + _TOGETHER]
+        room = limit - len(keys)
+        found = tx.find_among(LEDGER, [(each,) for each in few], upto=upto, limit=room)
+        if len(found) < room and not any(since.get(each) for each in few):
+            keys += found
+            continue
+        for each in few:
+            room = limit - len(keys)
+            found = tx.find(LEDGER, each, since=since.get(each, ()), upto=upto, limit=room)
+            keys += found
+            if len(found) == room:
+                return keys, [each, int(found[-1][1]) + 1]
+    return keys, None
 
 
 def _is_before(item: StoredOccurrence | None, edge_ms: int) -> bool:

@@ -148,6 +148,19 @@ def _ledger(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     )
 
 
+def _ledger_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
+    # Not ordered by the server: releases before 17 would read all of them to sort a few.
+    found = keys(
+        db,
+        "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE schedule_id IN :ids "
+        "AND nominal_ms <= :upto LIMIT :limit",
+        ids=_firsts(partitions),
+        upto=_first_part(reach.upto),
+        limit=reach.limit,
+    )
+    return sorted(found)
+
+
 def _claimed(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     # A run now is looked for by its schedule as well.
     own = "AND schedule_id = :schedule_id " if len(reach.since) > 1 else ""
@@ -345,6 +358,7 @@ FINDS_AMONG: dict[Index[Any], Callable[[Db, Sequence[Key], Reach], Sequence[Key]
     kinds.UNPOSTED: _unposted_among,
     kinds.SCHEDULE_IDS: _schedule_ids_among,
     kinds.ROW_IDS: _row_ids_among,
+    kinds.LEDGER: _ledger_among,
 }
 PARTITIONS: dict[Index[Any], Callable[[Db, Key], Sequence[str]]] = {
     kinds.WAITING: _waiting_queues,

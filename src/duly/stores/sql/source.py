@@ -77,7 +77,7 @@ class SqlSource:
 
     def find(self, index: Index[T], partition: Key, reach: Reach) -> Sequence[Key]:
         """Return the keys of members, past rows that others hold where it is a sweep."""
-        if index in FINDS_AMONG:
+        if index not in FINDS:
             return self.find_among(index, [partition], reach)
         return FINDS[index](self.db.at(self.now_ms()), partition, reach)
 
