@@ -9,7 +9,7 @@ import pytest
 from duly.app import Duly
 from duly.flows import Flow
 from duly.glass_store import AuditEntry
-from duly.job_store import MAX_SWEEP, ClaimRequest, Line, Retention, WorkerInfo
+from duly.job_store import MAX_SWEEP, ClaimRequest, Line, NextLeaseEnd, Retention, WorkerInfo
 from duly.jobs import JobState, WorkerId
 from duly.loops import Keeper, KeeperOptions
 from duly.loops.keeper import _ROUNDS, _ZONE_STEPS, Kept
@@ -57,7 +57,7 @@ async def test_ended_jobs_are_looked_for_less_often() -> None:
         keeper = app.keeper(KeeperOptions(prune_period_s=3_600))
         for _ in range(3):
             await keeper.run_once()
-        assert (store.count("release_expired"), store.count("prune")) == (3, 1)
+        assert (store.count("promote_due"), store.count("prune")) == (3, 1)
 
 
 @in_loop
@@ -104,6 +104,7 @@ class Endless:
         async def sweep(*_: object, **_options: object) -> Any:
             self.calls.append(verb)
             answers: dict[str, Any] = {
+                "next_lease_end": NextLeaseEnd(at_ms=1, now_ms=2),
                 "remove_silent_workers": [],
                 "count_line": Line(0, []),
                 "zone_rules": None,
@@ -130,11 +131,11 @@ async def test_no_step_starves_the_others() -> None:
 @in_loop
 async def test_an_outage_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     app, store = open_app("memory:", Flow("work"))
-    store.fail("release_expired", 2)
+    store.fail("next_lease_end", 2)
     async with app:
         keeper = app.keeper(KeeperOptions(period_s=0.01))
         running = asyncio.create_task(keeper.run())
-        await store.until("release_expired", 3)
+        await store.until("next_lease_end", 3)
         keeper.stop()
         await running
     assert [record.getMessage() for record in caplog.records] == ["keeper: planted"] * 2

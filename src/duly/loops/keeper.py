@@ -118,10 +118,10 @@ class Keeper:
         pause_s = 0.0
         while not await self._stopping.wait(pause_s):
             try:
+                rescued, lease_end = await self._rescue()
                 if loop.time() >= next_round:
-                    await self.run_once()
+                    await self._keep(rescued)
                     next_round = loop.time() + self._options.period_s
-                lease_end = await self._rescue()
                 backoff.reset()
                 pause_s = max(0.0, min(next_round - loop.time(), _until(lease_end)))
             except STORE_FAILURES as error:
@@ -129,8 +129,11 @@ class Keeper:
                 pause_s = backoff.next()
 
     async def run_once(self) -> Kept:
-        """One round of everything that is due."""
-        rescued = await self._all(self._store.release_expired)
+        """Do one round of everything that is due."""
+        rescued, _ = await self._rescue()
+        return await self._keep(rescued)
+
+    async def _keep(self, rescued: int) -> Kept:
         promoted = await self._all(self._store.promote_due)
         silent = await self._store.remove_silent_workers(int(self._options.silent_worker_s * 1000))
         for worker in silent:
@@ -156,13 +159,14 @@ class Keeper:
             sum(each.schedules for each in finished),
         )
 
-    async def _rescue(self) -> NextLeaseEnd:
-        """Release leases that have ended, and return when to look again."""
+    async def _rescue(self) -> tuple[int, NextLeaseEnd]:
+        """Release leases that have ended; return how many, and the end of the next one."""
+        rescued = 0
         found = await self._store.next_lease_end()
         if found.at_ms is not None and found.at_ms <= found.now_ms:
-            await self._all(self._store.release_expired)
+            rescued = await self._all(self._store.release_expired)
             found = await self._store.next_lease_end()
-        return found
+        return rescued, found
 
     async def _fold_counts(self) -> None:
         for _ in range(_ROUNDS):

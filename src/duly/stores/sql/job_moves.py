@@ -38,6 +38,8 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
             from_ms=from_ms,
             limit=limit,
         ).all()
+    if not found:
+        return 0
     due = sorted(found, key=lambda row: (row.run_at_ms, row.id))[:limit]
     others = _promote_plain(db, due)
     if others:

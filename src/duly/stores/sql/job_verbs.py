@@ -168,8 +168,8 @@ class JobVerbs(Transactions):
         return await self._run(queues.list_queues)
 
     async def beat(self, worker: WorkerInfo) -> None:
-        """Register a worker, or say that it lives."""
-        await self._transact(worker_cases.beat, worker)
+        """Register a worker, or record its heartbeat."""
+        await self._fast_or_engine(queues.beat, worker_cases.beat, worker)
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Workers by id."""

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from sqlalchemy import update
+
+from duly.engine import workers as worker_cases
+from duly.engine.draws import Ids
 from duly.job_store import Lock, QueueSettings, WorkerInfo
 from duly.rules.checks import check_limit
 from duly.stores.sql.db import Db
-from duly.stores.sql.items.around import queue_of, worker_of
+from duly.stores.sql.items.around import WORKERS, queue_of, worker_of
+from duly.stores.sql.source import transact
+
+
+def beat(db: Db, worker: WorkerInfo) -> None:
+    """Record the heartbeat of a worker that is registered; the engine registers it."""
+    told = WORKERS.values(worker)
+    changed = {name: told[name] for name in told if name not in ("id", "started_at_ms")}
+    table = db.tables.workers
+    statement = update(table).where(table.c.id == worker.id)
+    found = db.connection.execute(statement.values(changed | {"beat_at_ms": db.clock()}))
+    if found.rowcount == 0:
+        transact(db, Ids(), worker_cases.beat, worker)
 
 
 def list_queues(db: Db) -> list[QueueSettings]:
