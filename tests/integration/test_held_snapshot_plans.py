@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -164,7 +164,12 @@ def test_planning_does_not_walk_over_times_that_rows_have_left(
         for number in range(100)
     ]
     planned.run(planned.store.put_schedules(writes))
-    with psycopg.connect(planned.url) as reader, psycopg.connect(planned.url) as mover:
+    with ExitStack() as stack:
+        reader, mover, *writers = (
+            stack.enter_context(psycopg.connect(planned.url)) for _ in range(5)
+        )
+        for writer in writers:  # searches ask for the entries of running transactions
+            writer.execute("SELECT pg_current_xact_id()")
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("SELECT count(*) FROM duly_schedule_index")
         plan(planned)

@@ -47,6 +47,9 @@ class Ordered(NamedTuple):
     tie: str = ""
     """Breaks ties of the order; "" where nothing is skipped between entries of one order."""
     condition: str = "true"
+    unseen_condition: str = "true"
+    """The same condition in the words of the index of new entries, which no other index has: the
+    planner may read all of a partial index whose condition is asked for."""
     is_stepping: bool = False
     """Whether entries may stand for long while those behind them are worked on."""
 
@@ -68,9 +71,15 @@ class Ordered(NamedTuple):
 
 LINE = Ordered("job_line", ("queue",), "place", "id", is_stepping=True)
 LANE = Ordered(
-    "schedule_index", ("hand_over", "flow"), "run_at_ms", condition="run_at_ms IS NOT NULL"
+    "schedule_index",
+    ("hand_over", "flow"),
+    "run_at_ms",
+    condition="run_at_ms IS NOT NULL",
+    unseen_condition="run_at_ms + 0 IS NOT NULL",
 )
-WAITING = Ordered("jobs", ("queue",), "run_at_ms", "id", condition="waits = 1")
+WAITING = Ordered(
+    "jobs", ("queue",), "run_at_ms", "id", condition="waits = 1", unseen_condition="waits + 0 = 1"
+)
 MARKS = Ordered("job_marks", ("state",), "at_ms")
 Wanted = tuple[Ordered, tuple[str, ...]]
 """A part of an ordered index: the values of its columns."""
@@ -132,7 +141,7 @@ def _entered(ordered: Ordered, name: str, shape: _Shape) -> str:
         spans.append(f"entered = ANY(CAST(:running_{name} AS bigint[]))")
     unseen = " UNION ALL ".join(
         f"SELECT {order} AS place, {tie} AS tie FROM {{p}}{ordered.table} "
-        f"WHERE {ordered.condition} AND {of_part} AND {span} AND {order} + 0 <= :bound_{name}"
+        f"WHERE {ordered.unseen_condition} AND {of_part} AND {span} AND {order} + 0 <= :bound_{name}"
         for span in spans
     )
     return (
