@@ -171,8 +171,8 @@ def forget_fences() -> None:
     def without_fence(
         _connection: object, _cursor: object, statement: str, values: Any, *_: object
     ) -> tuple[str, Any]:
-        fenced = statement.replace("AND j.fence = f.fence", "")
-        return fenced.replace("AND j.state = 'processing'", ""), values
+        fenced = "AND j.fence = CASE j.state WHEN 'processing' THEN f.fence END"
+        return statement.replace(fenced, ""), values
 
     event.listen(Engine, "before_cursor_execute", without_fence, retval=True)
 

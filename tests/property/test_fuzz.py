@@ -57,17 +57,27 @@ def _zones_are_listed() -> None:
 
 def check(parse: Callable[[Any], Trigger], given_input: object) -> None:
     """A trigger that works, or an error that says what is wrong, after bounded work."""
+    found, calls = counted_parse(parse, given_input)
+    if calls >= CALLS_MOST:  # the first use of a zone in a process reads its rules from disk
+        found, calls = counted_parse(parse, given_input)
+    if isinstance(found, InvalidTrigger):
+        assert calls < (CALLS_MOST_FOR_A_ZONE if found.field == "tz" else CALLS_MOST)
+        check_error(found)
+    else:
+        assert calls < CALLS_MOST
+        assert parse_trigger(found.to_json()) == found
+
+
+def counted_parse(
+    parse: Callable[[Any], Trigger], given_input: object
+) -> tuple[Trigger | InvalidTrigger, int]:
+    """Parse, and count the calls that it takes."""
     with counted() as calls:
         try:
             found: Trigger | InvalidTrigger = parse(given_input)
         except InvalidTrigger as error:
             found = error
-    if isinstance(found, InvalidTrigger):
-        assert calls.count < (CALLS_MOST_FOR_A_ZONE if found.field == "tz" else CALLS_MOST)
-        check_error(found)
-    else:
-        assert calls.count < CALLS_MOST
-        assert parse_trigger(found.to_json()) == found
+    return found, calls.count
 
 
 def check_error(error: InvalidTrigger) -> None:

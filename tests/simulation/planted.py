@@ -339,7 +339,7 @@ def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
 
 def always_a_turn(patch: pytest.MonkeyPatch) -> MakeStore:
     """A schedule that allows overlap is treated like one that does not."""
-    patch.setattr(hand_over, "_turn", lambda *_: "asks")
+    patch.setattr(hand_over, "turn_of", lambda *_: "asks")
     patch.setattr(overlap, "_asking", lambda job, _: Asking(job.id, "asks", "skip"))
     return store_of(WatchedStore)
 

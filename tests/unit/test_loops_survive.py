@@ -7,7 +7,7 @@ import pytest
 
 from duly.errors import BackendUnavailable, Conflict, DulyError, InternalError
 from duly.flows import Flow
-from duly.job_store import ClaimRequest, Claims
+from duly.job_store import ClaimRequest, Claims, NextLeaseEnd
 from duly.loops import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
 from duly.plan_store import PlanReport, PlanRequest
 from duly.stores import MemoryStore
@@ -34,9 +34,9 @@ class FailingOnce(MemoryStore):
         self._called()
         return await super().plan_occurrences(request)
 
-    async def release_expired(self, limit: int = 1_000) -> int:
+    async def next_lease_end(self) -> NextLeaseEnd:
         self._called()
-        return await super().release_expired(limit)
+        return await super().next_lease_end()
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         self._called()
