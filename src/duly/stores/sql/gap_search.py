@@ -141,7 +141,8 @@ def _entered(ordered: Ordered, name: str, shape: _Shape) -> str:
         spans.append(f"entered = ANY(CAST(:running_{name} AS bigint[]))")
     unseen = " UNION ALL ".join(
         f"SELECT {order} AS place, {tie} AS tie FROM {{p}}{ordered.table} "
-        f"WHERE {ordered.unseen_condition} AND {of_part} AND {span} AND {order} + 0 <= :bound_{name}"
+        f"WHERE {ordered.unseen_condition} AND {of_part} AND {span} "
+        f"AND {order} + 0 <= :bound_{name}"
         for span in spans
     )
     return (
