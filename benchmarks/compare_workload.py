@@ -16,19 +16,44 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duly
 from benchmarks.compare_costs import Server, recorded
 from duly import cron
-from duly.ids import new_id
-from duly.job_store import ClaimRequest, Enqueued, JobFilter
-from duly.jobs import JobId, JobState, NewJob, WorkerId
-from duly.outcomes import Succeeded, decide
-from duly.plan_store import PlanRequest, PlanSettings
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten, Store
 from duly.stores import open_store
 from duly.triggers import every
+
+if TYPE_CHECKING:
+    from duly.engine.ids import new_id
+    from duly.model.claims import ClaimRequest
+    from duly.model.jobs import JobId, JobState, NewJob, WorkerId
+    from duly.model.plans import PlanRequest, PlanSettings
+    from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+    from duly.model.schedules import Definition, ScheduleId
+    from duly.model.stored_jobs import Enqueued, JobFilter
+    from duly.rules.outcomes import Succeeded, decide
+    from duly.stores.port import Store
+else:
+    from benchmarks.compare_names import (
+        ClaimRequest,
+        Definition,
+        Enqueued,
+        JobFilter,
+        JobId,
+        JobState,
+        NewJob,
+        PlanRequest,
+        PlanSettings,
+        ScheduleId,
+        ScheduleKey,
+        ScheduleWrite,
+        ScheduleWritten,
+        Succeeded,
+        WorkerId,
+        decide,
+        new_id,
+    )
 
 BATCH = 500
 """Jobs or schedules in one call."""

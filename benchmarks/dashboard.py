@@ -26,8 +26,8 @@ from benchmarks.options import parse
 from benchmarks.report import Bar, machine_facts, today, write_results
 from benchmarks.servers import NoServer, durable_server, scratch_folder
 from duly import Duly
-from duly.server.dashboard import dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 
 P95_MS_AT_MOST = 300
 PAGES = (

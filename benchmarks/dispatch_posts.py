@@ -14,12 +14,12 @@ from time import perf_counter
 import httpx
 
 from duly.dispatch import TickOptions
-from duly.dispatch.posting import Post, post_of
-from duly.dispatch.tick import Tick, TickPlace
-from duly.dispatch_store import Dispatching
-from duly.resources import NewSchedule, ScheduleCollection
-from duly.schedules import Limits, ScheduleId
-from duly.scopes import SYSTEM
+from duly.dispatch.tick.posting import Post, post_of
+from duly.dispatch.tick.tick import Tick, TickPlace
+from duly.flows.collections import NewSchedule, ScheduleCollection
+from duly.model.dispatches import Dispatching
+from duly.model.schedules import Limits, ScheduleId
+from duly.model.scopes import SYSTEM
 from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import once

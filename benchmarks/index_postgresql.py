@@ -12,7 +12,7 @@ from tests.servers import PostgresServer
 from benchmarks.index_apscheduler import APSCHEDULER
 from benchmarks.index_places import Place, make_schema
 from benchmarks.index_rows import NOW_MS, Backlog, Move
-from duly.occurrences import TRIGGER_VERSION
+from duly.model.index_rows import TRIGGER_VERSION
 
 SELECT = (
     "SELECT row_id, %(now_ms)s::bigint AS now_ms, nominal_ms, run_at_ms, runs_left, version "

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 from benchmarks.trigger_rows import WINDOW_FROM, WINDOW_MS, due_rows
-from duly.occurrences import IndexRow, trigger_text
-from duly.schedules import ScheduleId
-from duly.stores.sql.rows import index_values, rule_values
+from duly.model.index_rows import IndexRow, trigger_text
+from duly.model.schedules import ScheduleId
+from duly.stores.sql.rows.index_rows import index_values, rule_values
 
 NOW_MS = int(WINDOW_FROM.timestamp() * 1000) + WINDOW_MS
 """When claims happen: all rows of the window are due, the oldest for a minute."""

@@ -12,8 +12,8 @@ from sqlalchemy import Engine, create_engine, event
 from benchmarks.index_apscheduler import APSCHEDULER
 from benchmarks.index_places import Place, make_schema
 from benchmarks.index_rows import NOW_MS, Backlog, Move
-from duly.occurrences import TRIGGER_VERSION
-from duly.stores.sql.sqlite import CACHE_KIB, CHECKPOINT_BYTES
+from duly.model.index_rows import TRIGGER_VERSION
+from duly.stores.sql.dialects.sqlite.dialect import CACHE_KIB, CHECKPOINT_BYTES
 
 PAGE_BYTES = 4096
 SELECT = (

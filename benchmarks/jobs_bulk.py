@@ -12,11 +12,11 @@ import psycopg
 from tests.servers import PostgresServer
 
 from benchmarks.jobs_ours import make_app
-from duly.ids import new_ids
-from duly.job_store import MAX_INSERT
-from duly.jobs import JobId, NewJob
-from duly.stores.sql.job_inserts import first_event, full_row
-from duly.stores.sql.job_line import COLUMNS
+from duly.engine.ids import new_ids
+from duly.model.jobs import JobId, NewJob
+from duly.model.stored_jobs import MAX_INSERT
+from duly.stores.sql.fast.inserts import first_event, full_row
+from duly.stores.sql.rows.line import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

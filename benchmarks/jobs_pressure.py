@@ -18,8 +18,8 @@ from tests.servers import PostgresServer
 
 from benchmarks.report import Bar, table
 from duly import Context, Duly, Flow, WorkerOptions
-from duly.job_store import ClaimRequest
-from duly.jobs import JobState, WorkerId
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobState, WorkerId
 
 SLOTS = 32
 HANDLER_S = 0.02

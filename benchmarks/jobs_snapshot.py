@@ -9,10 +9,10 @@ import psycopg
 from tests.servers import PostgresServer
 
 from benchmarks.blocks import Blocks
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.store import Store
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, NewJob, WorkerId
 from duly.stores import open_store
+from duly.stores.port import Store
 
 CHUNKS = 30
 """The process claims after each chunk, as workers do: it has not slept while all of them passed."""

@@ -32,8 +32,8 @@ from benchmarks.report import Bar, Chart, machine_facts, table, today, write_res
 from benchmarks.scheduler_fill import fill
 from benchmarks.scheduler_rows import FLOW, Desk, Lost, now_ms, opened
 from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, scratch_folder
-from duly.loops import Planner, PlannerOptions
-from duly.plan_store import PlanRequest
+from duly.model.plans import PlanRequest
+from duly.runtime import Planner, PlannerOptions
 
 COUNTS = (1, 2, 4, 8)
 PARTS = 8  # shards, or partitions

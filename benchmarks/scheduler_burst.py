@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 
 from benchmarks.scheduler_rows import FLOW, Desk, Lost, now_ms
-from duly.plan_store import PlanRequest
-from duly.store import Store
+from duly.model.plans import PlanRequest
+from duly.stores.port import Store
 
 BATCH = 1_000
 

@@ -7,8 +7,8 @@ lie evenly over the 30 days after the next hour. So a million is there in less t
 from __future__ import annotations
 
 from benchmarks.scheduler_rows import TRIGGERS, Desk, create, now_ms
-from duly.store import Store
-from duly.zone_rules import rules_in_use
+from duly.engine.upkeep.zone_version import rules_in_use
+from duly.stores.port import Store
 
 HOUR_MS = 3_600_000
 MONTH_S = 30 * 86_400

@@ -19,10 +19,10 @@ from sqlalchemy import event
 from benchmarks.report import part_of
 from benchmarks.scheduler_rows import FLOW, Desk, Lost, definition, now_ms, write
 from duly import cron
-from duly.loops import Planner, PlannerOptions
-from duly.plan_store import PlanReport, PlanRequest
-from duly.schedules import Definition
-from duly.store import Store
+from duly.model.plans import PlanReport, PlanRequest
+from duly.model.schedules import Definition
+from duly.runtime import Planner, PlannerOptions
+from duly.stores.port import Store
 from duly.stores.sql.store import SqlStore
 
 PLANNERS = 5

@@ -14,10 +14,11 @@ from time import perf_counter
 
 from benchmarks.scheduler_fill import fill
 from benchmarks.scheduler_rows import FLOW, Desk, Lost, definition, now_ms, opened
-from duly.ids import new_id
-from duly.plan_store import PlanRequest
-from duly.schedules import ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.engine.ids import new_id
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import ScheduleId
+from duly.stores.port import Store
 
 RARE = "rare"
 DUE = 10

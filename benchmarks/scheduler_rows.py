@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import create_engine, text
 
 from duly import cron
-from duly.ids import new_id
-from duly.plan_store import PlanSettings
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.engine.ids import new_id
+from duly.model.plans import PlanSettings
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
 from duly.stores import open_store
+from duly.stores.port import Store
 
 FLOW = "report"
 CHUNK = 5_000

@@ -12,11 +12,12 @@ import psycopg
 
 from benchmarks.blocks import Blocks
 from benchmarks.scheduler_rows import FLOW, Desk, Lost, now_ms
-from duly.ids import new_id
-from duly.plan_store import PlanRequest, PlanSettings
-from duly.schedules import Definition, Policies, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.engine.ids import new_id
+from duly.model.plans import PlanRequest, PlanSettings
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, Policies, ScheduleId
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.triggers import every
 from duly.triggers.instants import from_ms

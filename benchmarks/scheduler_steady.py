@@ -26,9 +26,9 @@ from benchmarks.report import part_of
 from benchmarks.scheduler_app import FLOW, JOURNAL, URL, flow, note
 from benchmarks.scheduler_rows import EMPTIED, Desk, Lost, now_ms, opened
 from duly import Duly, Scope, every, once
-from duly.ids import new_id
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.engine.ids import new_id
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
 
 INTERVAL_S = 10
 NEW_PER_S = 10

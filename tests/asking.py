@@ -7,15 +7,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from duly import cron
-from duly.jobs import JobId
-from duly.ledger import Occurrence, OccurrenceState
-from duly.occurrences import index_row
-from duly.schedules import Definition, Schedule, ScheduleId
-from duly.scopes import user
-from duly.store import ScheduleEvent
+from duly.model.index_rows import index_row
+from duly.model.jobs import JobId
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import Definition, Schedule, ScheduleId
+from duly.model.scopes import user
+from duly.operate.why import Answer, Stored, why
 from duly.triggers import Trigger
 from duly.triggers.instants import to_ms
-from duly.why import Answer, Stored, why
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ID = ScheduleId("sch_1")

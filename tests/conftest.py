@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import URL
 
 from duly.stores import open_store
-from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.dialects.dialect import Dialect
 from duly.stores.sql.transactions import Transactions
 from tests.conformance.table import pytest_terminal_summary
 from tests.missing import missing_tool

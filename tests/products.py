@@ -8,9 +8,7 @@ import msgspec
 import pydantic
 import pytest
 
-from duly.resources import (
-    ResourceCollection,
-)
+from duly.flows.collections import ResourceCollection
 from duly.stores.memory import MemoryStore
 from tests.samples import T, run
 

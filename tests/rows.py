@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import cast
 
-from duly.occurrences import IndexRow
-from duly.schedules import ScheduleId
+from duly.model.index_rows import IndexRow
+from duly.model.schedules import ScheduleId
 from duly.stores import open_store
 from duly.stores.sql.db import Db
-from duly.stores.sql.rows import insert
+from duly.stores.sql.rows.index_rows import insert
 from duly.stores.sql.store import SqlStore
 
 NOON_MS = 1_773_572_400_000

@@ -137,8 +137,8 @@ def test_public_names() -> None:
 
 
 def test_declared_layers() -> None:
-    modules = {path.stem for path in (ROOT / "src/duly").iterdir() if path.name != "__pycache__"}
-    assert_tidy(facts.declared_layers(pyproject(), modules))
+    entries = {path.name for path in (ROOT / "src/duly").iterdir() if path.name != "__pycache__"}
+    assert_tidy(facts.declared_layers(pyproject(), entries))
 
 
 def test_locked_dependencies() -> None:
@@ -252,12 +252,12 @@ GOOD_FILES: list[tuple[FileCheck, str, str]] = [
     (source.clock_reads, source.CLOCK_HOME, "import time\ntime.time()"),
     (source.clock_reads, "src/duly/a.py", "def f(clock, time):\n    return clock.now(), time"),
     (source.environment_reads, source.SETTINGS_HOME, "import os\nos.environ"),
-    (source.prints, "src/duly/cli/demo.py", "print('x')"),
+    (source.prints, "src/duly/cli/demo/demo.py", "print('x')"),
     (source.silent_handlers, "src/duly/a.py", "try:\n    f()\nexcept KeyError:\n    pass\n"),
     (source.silent_handlers, "src/duly/a.py", "try:\n    f()\nexcept Exception:\n    raise\n"),
     (source.empty_names, "src/duly/a.py", "def tzdata_version(metadata, subprocess): ..."),
     (source.root_imports, "src/duly/a.py", "from duly.errors import DulyError"),
-    (source.root_imports, "src/duly/cli/demo.py", "from duly import cron"),
+    (source.root_imports, "src/duly/cli/demo/demo.py", "from duly import cron"),
     (source.literal_sleeps, "tests/test_a.py", "import asyncio\nasyncio.sleep(0)"),
     (source.literal_sleeps, "tests/test_a.py", "import time\ntime.sleep(delay)"),
     (source.skips_without_reason, "tests/test_a.py", "import pytest\npytest.skip('no server')"),
@@ -359,13 +359,18 @@ def test_bad_public_names_are_refused(names: list[str]) -> None:
 
 @pytest.mark.planted("tidy")
 @pytest.mark.parametrize(
-    ("layer", "pure", "count"),
-    [("(jobs)", "duly.jobs", 1), ("jobs", "duly.other", 1), ("jobs", "duly.jobs", 0)],
+    ("rows", "entries", "count"),
+    [
+        (["jobs", "triggers"], 18, 0),
+        (["jobs", "triggers"], 19, 1),
+        (["jobs", "rules | jobs"], 1, 1),
+        (["stores.port", "triggers"], 1, 1),
+    ],
 )
-def test_layer_samples(layer: str, pure: str, count: int) -> None:
-    contracts = [{"layers": [layer, "triggers"]}, {"source_modules": [pure]}]
-    sample = {"tool": {"importlinter": {"contracts": contracts}}}
-    assert len(list(facts.declared_layers(sample, {"jobs"}))) == count
+def test_layer_samples(rows: list[str], entries: int, count: int) -> None:
+    sample = {"tool": {"importlinter": {"contracts": [{"layers": rows}]}}}
+    names = {str(number) for number in range(entries)}
+    assert len(list(facts.declared_layers(sample, names))) == count
 
 
 @pytest.mark.planted("tidy")

@@ -12,10 +12,10 @@ import tempfile
 from datetime import UTC, datetime
 
 from duly import weekly
-from duly.resources import ScheduleCollection
-from duly.scopes import user
-from duly.store import Store
+from duly.flows.collections import ScheduleCollection
+from duly.model.scopes import user
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 
 SUNDAY = datetime(2026, 3, 29, 12, tzinfo=UTC)

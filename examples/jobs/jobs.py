@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from duly import Client, Context, Duly, Flow, JobId
-from duly.jobs import FINAL
+from duly.model.jobs import FINAL
 
 POLL_S = 0.02
 LONGEST_S = 30.0

@@ -34,7 +34,7 @@ from duly import (
     user,
     weekly,
 )
-from duly.scopes import Scope
+from duly.model.scopes import Scope
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from duly import Context, Duly, Flow, Principal, ResourceKind, cron, once, user, weekly
-from duly.schedules import Schedule
+from duly.model.schedules import Schedule
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import uvicorn
 
 from duly import Duly, Flow, Gateway, HttpOptions, TickOptions, cron, user
-from duly.dispatch.lambda_handler import LambdaTick
+from duly.dispatch.tick.aws_lambda import LambdaTick
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 

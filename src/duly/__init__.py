@@ -3,12 +3,8 @@
 The public names. Everything not listed here may change without notice.
 """
 
-from duly.acting import Acting
-from duly.admin import Admin
 from duly.app import Duly, ensure_schedule
-from duly.client import Client
 from duly.clock import Clock, SystemClock
-from duly.context import Context
 from duly.dispatch import (
     BodyLimits,
     Gateway,
@@ -30,21 +26,35 @@ from duly.errors import (
     NotFound,
     UnknownTrigger,
 )
-from duly.flows import Action, Flow
-from duly.job_store import Enqueued, JobFilter, QueueSettings, Retention
-from duly.jobs import Job, JobId, JobState
-from duly.ledger import Occurrence, OccurrenceState
-from duly.loops import Abort, KeeperOptions, PlannerOptions, WorkerOptions
-from duly.occurrences import Claimed, IndexRow
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.resources import Ensured, ResourceCollection, ResourceKind, ScheduleCollection
-from duly.retries import RetryPolicy
-from duly.schedules import Misfire, Policies
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.flows.acting import Acting
+from duly.flows.client import Client
+from duly.flows.collections import Ensured, ResourceCollection, ResourceKind, ScheduleCollection
+from duly.flows.context import Context
+from duly.flows.flow import Action, Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.flows.webhook_routes import (
+    BodyPath,
+    Routed,
+    UnsignedHeader,
+    attribute_of,
+    body_path,
+    unsigned_header,
+)
+from duly.model.index_rows import Claimed, IndexRow
+from duly.model.jobs import Job, JobId, JobState
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.principals import Principal
+from duly.model.queues import QueueSettings
+from duly.model.retries import RetryPolicy
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.schedules import Misfire, Policies
+from duly.model.scopes import SYSTEM, Scope, user, workspace
+from duly.model.stored_jobs import Enqueued, JobFilter, Retention
+from duly.operate.admin import Admin
+from duly.runtime import Abort, KeeperOptions, PlannerOptions, WorkerOptions
 from duly.settings import Settings
-from duly.store import ScheduleIndex, ScheduleKey, Store
 from duly.stores import open_store
+from duly.stores.port import ScheduleIndex, Store
 from duly.triggers import (
     Cron,
     Every,
@@ -61,7 +71,6 @@ from duly.triggers import (
     parse_trigger,
     weekly,
 )
-from duly.webhooks import BodyPath, Routed, UnsignedHeader, attribute_of, body_path, unsigned_header
 
 __all__ = [
     "Abort",

@@ -19,43 +19,35 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from weakref import WeakSet
 
-from duly.acting import Acting, Reach
-from duly.admin import Admin
-from duly.client import Client
 from duly.clock import Clock, SystemClock
-from duly.context import Authorize, Calls
 from duly.dispatch.options import HttpOptions
-from duly.dispatch_store import DispatchStore
 from duly.errors import InvalidInput, shown
-from duly.flows import Action, Flow, actions_of
-from duly.forks import watch_forks
-from duly.job_options import find_action
-from duly.journal import Journal
-from duly.loops import (
-    Keeper,
-    KeeperOptions,
-    Planner,
-    PlannerOptions,
-    Worker,
-    WorkerOptions,
-)
-from duly.loops.isolation import Children, find_location, is_possible
-from duly.meters import Meters
-from duly.plan_store import PlanSettings
-from duly.portal import Portal, Sync
-from duly.principals import Principal, principal_of
-from duly.resources import Ensured, ScheduleCollection
-from duly.resources.requests import Named, ScheduleOptions, TriggerWords
-from duly.resources.schema import nearest
-from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, check_new_owner
-from duly.static_schedules import StaticReport, reconcile
-from duly.store import ScheduleIndex, Store
+from duly.flows.acting import Acting, Reach
+from duly.flows.client import Client
+from duly.flows.collections import Ensured, ScheduleCollection
+from duly.flows.collections.requests import Named, ScheduleOptions, TriggerWords
+from duly.flows.collections.schema import nearest
+from duly.flows.context import Authorize, Calls
+from duly.flows.flow import Action, Flow, actions_of
+from duly.flows.forks import watch_forks
+from duly.flows.job_options import find_action
+from duly.flows.portal import Portal, Sync
+from duly.flows.static_schedules import StaticReport, reconcile
+from duly.model.plans import PlanSettings
+from duly.model.principals import Principal, principal_of
+from duly.model.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, check_new_owner
+from duly.operate.admin import Admin
+from duly.operate.meters import Meters
+from duly.operate.schedule_log import Journal
+from duly.runtime import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
+from duly.runtime.worker.isolation import Children, find_location, is_possible
 from duly.stores import open_store
+from duly.stores.port import DispatchStore, ScheduleIndex, Store
 from duly.triggers import every
 
 if TYPE_CHECKING:
-    from duly.dispatch.tick import Tick
-    from duly.server.app import Surface
+    from duly.dispatch.tick.tick import Tick
+    from duly.web.api.asgi import Surface
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +203,7 @@ class Duly:
     def asgi(self) -> Surface:
         """The HTTP surface, to be served alone or mounted in any ASGI application."""
         # Starlette takes a while to import, and a worker never needs it.
-        from duly.server.app import Surface
+        from duly.web.api.asgi import Surface
 
         return Surface(self)
 
@@ -243,7 +235,7 @@ class Duly:
 
         It posts to the application's base URL, or to another.
         """
-        from duly.dispatch.tick import Tick, place_of
+        from duly.dispatch.tick.tick import Tick, place_of
 
         place = place_of(self.http, tuple(flow.name for flow in self.flows), url)
         return Tick(store, place, self.http.tick, clock=self._clock)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
-from duly.server.gate import COOKIE
+from duly.web.dashboard.gate import COOKIE
 from tests.browser.site import Site, serving
 from tests.missing import missing_tool
 

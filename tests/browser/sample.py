@@ -29,11 +29,12 @@ from duly import (
     weekly,
     workspace,
 )
-from duly.job_store import ClaimRequest, ProgressNote, WorkerInfo
-from duly.jobs import LeasedJob, WorkerId
-from duly.outcomes import Failed, Outcome, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.schedules import Misfire
+from duly.model.claims import ClaimRequest, ProgressNote
+from duly.model.jobs import LeasedJob, WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.queues import WorkerInfo
+from duly.model.schedules import Misfire
+from duly.rules.outcomes import Failed, Outcome, Succeeded, decide
 from duly.testing import ManualClock
 from duly.triggers.instants import from_ms
 

@@ -12,9 +12,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from duly.server.dashboard import dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
-from duly.server.operators import Operator, hash_password
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.accounts import Operator, hash_password
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.browser.sample import Sample, sample
 
 PASSWORD = "correct horse battery"  # noqa: S105

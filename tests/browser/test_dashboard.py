@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from duly.job_store import JobFilter
-from duly.jobs import JobState
+from duly.model.jobs import JobState
+from duly.model.stored_jobs import JobFilter
 from tests.browser.sample import run
 from tests.browser.site import PASSWORD, VIEWER_PASSWORD, Site
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from duly.errors import BackendUnavailable, Conflict, InvalidInput
-from duly.job_store import Lock
-from duly.jobs import Job, JobId
-from duly.plan_store import Backfill, BackfillReport
-from duly.schedules import Schedule
-from duly.store import MAX_WRITES, Refused, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.documents import Refused
+from duly.model.jobs import Job, JobId
+from duly.model.locks import Lock
+from duly.model.plans import Backfill, BackfillReport
+from duly.model.schedule_writes import MAX_WRITES, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Schedule
 from duly.stores import MemoryStore
 from duly.testing.conformance import ArgumentConformance, StoreConformance
 

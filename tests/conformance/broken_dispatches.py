@@ -6,19 +6,14 @@ from dataclasses import replace
 
 import msgspec
 
-from duly.dispatch_store import (
-    DispatchAnswer,
-    DispatchClaim,
-    Dispatching,
-    Fire,
-    FireAnswer,
-)
-from duly.engine import dispatches
-from duly.engine.dispatches import stored_id
+from duly.engine.dispatch import dispatches
+from duly.engine.dispatch.dispatches import stored_id
 from duly.engine.kinds import ROW_IDS, StoredOccurrence
-from duly.engine.port import Tx
-from duly.ledger import Occurrence, OccurrenceState
-from duly.store import Refused, ScheduleWrite, ScheduleWritten
+from duly.engine.transaction import Tx
+from duly.model.dispatches import DispatchAnswer, DispatchClaim, Dispatching, Fire, FireAnswer
+from duly.model.documents import Refused
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, StoredKey, Tables
 from duly.testing.conformance import DispatchConformance, StoreConformance

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from duly.engine.kinds import StoredJob
-from duly.job_store import ClaimRequest
+from duly.model.claims import ClaimRequest
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import StoredToken
 from duly.testing.conformance import FairnessConformance, StoreConformance

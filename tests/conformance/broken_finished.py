@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duly.schedules import Limits
-from duly.store import Refused, ScheduleWrite, ScheduleWritten
+from duly.model.documents import Refused
+from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Limits
+from duly.model.upkeep import LedgerRetention, SchedulesPruned
 from duly.stores import MemoryStore
 from duly.testing.conformance import ScheduleConformance, StoreConformance, UpkeepConformance
-from duly.upkeep_store import LedgerRetention, SchedulesPruned
 
 
 class BrokenLimits(MemoryStore):

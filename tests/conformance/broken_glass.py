@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from duly.glass_store import (
+from duly.model.jobs import JobId, JobState
+from duly.model.stored_jobs import JobFilter
+from duly.model.summaries import (
     AuditEntry,
     Backlog,
     DueRows,
@@ -14,8 +16,6 @@ from duly.glass_store import (
     QueueCount,
     Upcoming,
 )
-from duly.job_store import JobFilter
-from duly.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance import GlassConformance, StoreConformance
 

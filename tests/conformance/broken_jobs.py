@@ -6,25 +6,13 @@ from dataclasses import replace
 import msgspec
 
 from duly.engine.kinds import StoredJob
-from duly.events import JobEvent, attempts_of
-from duly.job_store import (
-    MAX_SWEEP,
-    ClaimRequest,
-    Claims,
-    Enqueued,
-    JobFilter,
-    JobRefused,
-    KeyTaken,
-    Line,
-    Lock,
-    NextLeaseEnd,
-    QueueSettings,
-    Renewed,
-    Retention,
-    WorkerInfo,
-)
-from duly.jobs import ALL_QUEUES, Job, JobId, JobState, NewJob, StartMode, Token, WorkerId
-from duly.outcomes import Finish
+from duly.model.claims import ClaimRequest, Claims, NextLeaseEnd, Renewed
+from duly.model.events import JobEvent, attempts_of
+from duly.model.jobs import ALL_QUEUES, Job, JobId, JobState, NewJob, StartMode, Token, WorkerId
+from duly.model.locks import Lock
+from duly.model.queues import Line, QueueSettings, WorkerInfo
+from duly.model.stored_jobs import MAX_SWEEP, Enqueued, JobFilter, JobRefused, KeyTaken, Retention
+from duly.rules.outcomes import Finish
 from duly.stores import MemoryStore
 from duly.testing.conformance import (
     FairnessConformance,
@@ -32,7 +20,7 @@ from duly.testing.conformance import (
     LockConformance,
     StoreConformance,
 )
-from duly.testing.conformance.job_samples import LEASE_MS
+from duly.testing.conformance.jobs.samples import LEASE_MS
 
 
 class BrokenJobs(MemoryStore):

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from duly.engine.kinds import StoredJob
-from duly.job_store import MAX_SWEEP, ClaimRequest, Claims, JobRefused, Retention
-from duly.jobs import Job, JobId, JobState
-from duly.ledger import Occurrence, OccurrenceState
-from duly.outcomes import Finish
-from duly.plan_store import PlanReport, PlanRequest
-from duly.schedules import ScheduleId
+from duly.model.claims import ClaimRequest, Claims
+from duly.model.jobs import Job, JobId, JobState
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.plans import PlanReport, PlanRequest
+from duly.model.schedules import ScheduleId
+from duly.model.stored_jobs import MAX_SWEEP, JobRefused, Retention
+from duly.rules.outcomes import Finish
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from duly.job_store import Lock
-from duly.ledger import Occurrence, OccurrenceState, outcome_of
-from duly.ledger_store import (
+from duly.model.index_rows import IndexRow
+from duly.model.ledger import Occurrence, OccurrenceState, outcome_of
+from duly.model.ledger_counts import (
     Lateness,
     LedgerSummary,
     MissingSchedule,
     OccurrenceCounts,
     OutcomeCount,
 )
-from duly.occurrences import IndexRow
-from duly.schedules import Schedule, ScheduleId
-from duly.store import ScheduleFilter, ScheduleKey
+from duly.model.locks import Lock
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import Schedule, ScheduleId
 from duly.stores import MemoryStore
 from duly.testing.conformance import (
     LockConformance,

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from duly.engine import dispatches, fires, planning, reconcile, rows, schedules
-from duly.planning import Plan
+from duly.engine.dispatch import dispatches, fires
+from duly.engine.schedules import planning, rows, schedules
+from duly.engine.upkeep import reconcile
+from duly.model.schedules import Definition
 from duly.rules import edits
-from duly.runs import runs_after_edit
-from duly.schedules import Definition
+from duly.rules.planning import Plan
+from duly.rules.runs import runs_after_edit
 from duly.stores import MemoryStore
 from duly.testing.conformance import PlanningConformance, StoreConformance
 from tests.conformance.broken_turns import planted

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from duly.job_store import MAX_SWEEP, Renewed
-from duly.jobs import Job, JobId, JobState, StartMode, WorkerId
+from duly.model.claims import Renewed
+from duly.model.jobs import Job, JobId, JobState, StartMode, WorkerId
+from duly.model.stored_jobs import MAX_SWEEP
 from duly.stores import MemoryStore
 from duly.testing.conformance import JobConformance, StoreConformance
 from tests.conformance.broken_jobs import BrokenJobs

@@ -13,35 +13,34 @@ from typing import Any, ClassVar
 
 import pytest
 
-from duly.engine import (
+from duly.engine import kinds
+from duly.engine.jobs import jobs, moves
+from duly.engine.kinds import MARKER, OCCURRENCE, StoredOccurrence
+from duly.engine.schedules import (
     extras,
     failing,
     hand_over,
-    jobs,
-    kinds,
-    moves,
     overlap,
     planning,
     schedules,
-    walks,
     withdrawals,
 )
-from duly.engine import ledger as engine_ledger
-from duly.engine.kinds import MARKER, OCCURRENCE, StoredOccurrence
-from duly.engine.port import Tx
-from duly.job_store import JobRefused
-from duly.jobs import Job, JobId, JobState
-from duly.ledger import BACKFILLABLE, Occurrence, OccurrenceState
-from duly.outcomes import Finish
-from duly.plan_store import PlanReport, PlanRequest
-from duly.planning import Come, plan_times, policies_of
+from duly.engine.schedules import ledger as engine_ledger
+from duly.engine.transaction import Tx
+from duly.engine.upkeep import walks
+from duly.model.jobs import Job, JobId, JobState
+from duly.model.ledger import BACKFILLABLE, Occurrence, OccurrenceState
+from duly.model.plans import PlanReport, PlanRequest
+from duly.model.schedules import Schedule, ScheduleId
+from duly.model.stored_jobs import JobRefused
 from duly.rules import edits, spans
 from duly.rules.edits import Edit
-from duly.schedules import Schedule, ScheduleId
+from duly.rules.outcomes import Finish
+from duly.rules.overlap import Asking, Turns, decide_turns
+from duly.rules.planning import Come, plan_times, policies_of
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance
-from duly.turns import Asking, Turns, decide_turns
 
 Patch = tuple[ModuleType | type, str, object]
 

@@ -3,10 +3,7 @@
 from dataclasses import replace
 
 from duly.engine.kinds import ZONE_RULES
-from duly.stores import MemoryStore
-from duly.stores.memory.tables import Tables
-from duly.testing.conformance import StoreConformance, UpkeepConformance
-from duly.upkeep_store import (
+from duly.model.upkeep import (
     ERASED,
     MAX_ERASE,
     MAX_ZONED,
@@ -16,6 +13,9 @@ from duly.upkeep_store import (
     Owner,
     Recomputed,
 )
+from duly.stores import MemoryStore
+from duly.stores.memory.tables import Tables
+from duly.testing.conformance import StoreConformance, UpkeepConformance
 
 
 class BrokenErase(MemoryStore):

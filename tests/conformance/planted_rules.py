@@ -10,13 +10,28 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, cast
 
-from duly import dispatching, ledger, outcomes, planning, runs, turns
-from duly.engine import erasure, extras, failing, hand_over, moves, retention, withdrawals
-from duly.jobs import JobId, JobState, StartMode
-from duly.ledger import OccurrenceState
-from duly.outcomes import Loss, Lost
-from duly.planning import Plan
-from duly.rules import edits, quotas, rule_history, spans, zone_times
+from duly.engine.jobs import moves
+from duly.engine.schedules import extras, failing, hand_over, withdrawals
+from duly.engine.upkeep import erasure, retention
+from duly.model import ledger
+from duly.model.jobs import JobId, JobState, StartMode
+from duly.model.ledger import OccurrenceState
+from duly.model.upkeep import Erased
+from duly.rules import (
+    dispatches,
+    edits,
+    outcomes,
+    overlap,
+    planning,
+    quotas,
+    rule_history,
+    runs,
+    spans,
+    zone_times,
+)
+from duly.rules.outcomes import Loss, Lost
+from duly.rules.overlap import Asking, Turns
+from duly.rules.planning import Plan
 from duly.testing.conformance import (
     DispatchConformance,
     JobConformance,
@@ -25,8 +40,6 @@ from duly.testing.conformance import (
     StoreConformance,
     UpkeepConformance,
 )
-from duly.turns import Asking, Turns
-from duly.upkeep_store import Erased
 
 
 @dataclass(frozen=True)
@@ -78,8 +91,8 @@ def all_are_free(_rule: str, occurrences: Sequence[Any], _rows: object) -> list[
     return list(occurrences)
 
 
-def post_for_ever(*_: object, **_names: object) -> dispatching.Fate:
-    return dispatching.Fate(OccurrenceState.DISPATCHING, None)
+def post_for_ever(*_: object, **_names: object) -> dispatches.Fate:
+    return dispatches.Fate(OccurrenceState.DISPATCHING, None)
 
 
 def forget_now(_tx: object, ids: Sequence[str], _edge_ms: int) -> dict[str, int]:
@@ -115,7 +128,7 @@ RULES = [
     ),
     Rule(
         "overlap",
-        turns.decide_turns,
+        overlap.decide_turns,
         everybody_runs,
         PlanningConformance,
         "test_skip_makes_no_second_job",
@@ -136,7 +149,7 @@ RULES = [
     ),
     Rule(
         "promotion",
-        turns.decide_late,
+        overlap.decide_late,
         lambda *_: set(),
         PlanningConformance,
         "test_late_jobs_are_missed_but_the_latest",
@@ -185,7 +198,7 @@ RULES = [
     ),
     Rule(
         "hand-over by HTTP",
-        dispatching.decide_lapse,
+        dispatches.decide_lapse,
         post_for_ever,
         DispatchConformance,
         "test_gives_up_in_the_end",

@@ -8,24 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duly import schedules
-from duly.occurrences import Claimed, IndexRow, index_row, trigger_of
+from duly.model import schedules
+from duly.model.documents import Document, DocumentWrite, Refused, Written
+from duly.model.index import CLAIM_LIMIT, MAX_CLAIM, IndexHealth, ReconcileReport
+from duly.model.index_rows import Claimed, IndexRow, index_row, trigger_of
+from duly.model.schedule_writes import ScheduleEvent, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Schedule, ScheduleId
 from duly.rules import edits
-from duly.schedules import Schedule, ScheduleId
-from duly.store import (
-    CLAIM_LIMIT,
-    MAX_CLAIM,
-    Document,
-    DocumentWrite,
-    IndexHealth,
-    ReconcileReport,
-    Refused,
-    ScheduleEvent,
-    ScheduleKey,
-    ScheduleWrite,
-    ScheduleWritten,
-    Written,
-)
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import schedule_key
 from duly.testing import ManualClock

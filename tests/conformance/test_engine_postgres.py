@@ -3,8 +3,8 @@
 import pytest
 
 from duly.clock import Clock
-from duly.store import Store
 from duly.stores import open_store as open_by_url
+from duly.stores.port import Store
 from duly.testing.conformance import (
     DispatchConformance,
     DocumentConformance,

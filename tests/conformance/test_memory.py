@@ -3,8 +3,8 @@
 import pytest
 
 from duly.errors import InvalidInput
-from duly.store import Store
 from duly.stores import MemoryStore
+from duly.stores.port import Store
 from duly.testing.conformance import (
     ArgumentConformance,
     DispatchConformance,

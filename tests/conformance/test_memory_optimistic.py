@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from duly.errors import InvalidInput
-from duly.store import Store
+from duly.stores.port import Store
 from duly.testing.conformance import (
     ArgumentConformance,
     DispatchConformance,

@@ -8,15 +8,15 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from duly.testing.conformance import UpkeepConformance
-from duly.testing.conformance.job_inserts import InsertCases
-from duly.testing.conformance.job_keys import KeyCases
-from duly.testing.conformance.job_sweeps import (
+from duly.testing.conformance.jobs.inserts import InsertCases
+from duly.testing.conformance.jobs.keys import KeyCases
+from duly.testing.conformance.jobs.sweeps import (
     LeaseEndCases,
     LossCases,
     PromotionCases,
     PruneCases,
 )
-from duly.testing.conformance.workers import WorkerCases
+from duly.testing.conformance.jobs.workers import WorkerCases
 from tests.conformance.emptied import Emptied
 from tests.conformance.test_postgres import PostgresBackend
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duly.store import ScheduleIndex
+from duly.stores.port import ScheduleIndex
 from duly.testing.conformance import IndexConformance, OpenStore
 from tests.docs.blocks import blocks
 

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from duly.clock import Clock
-from duly.store import Store
 from duly.stores import open_store as open_by_url
+from duly.stores.port import Store
 from duly.testing.conformance import (
     FairnessConformance,
     IndexConformance,
@@ -22,7 +22,7 @@ from duly.testing.conformance import (
     StoreConformance,
     StoreIndexConformance,
 )
-from duly.testing.conformance.job_samples import a_job
+from duly.testing.conformance.jobs.samples import a_job
 from tests.conformance.emptied import Emptied
 from tests.missing import missing_tool
 from tests.pgbouncer import NO_POOLER, find_pooler, pooled_url

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from duly.dispatch_store import DispatchAnswer, DispatchClaim
-from duly.jobs import Job
-from duly.ledger import OccurrenceState
-from duly.plan_store import Backfill, PlanSettings
-from duly.retries import RetryPolicy
-from duly.run_options import RunOptions
-from duly.schedules import Policies, ScheduleId
-from duly.store import Store
+from duly.model.dispatches import DispatchAnswer, DispatchClaim
+from duly.model.jobs import Job
+from duly.model.ledger import OccurrenceState
+from duly.model.plans import Backfill, PlanSettings
+from duly.model.retries import RetryPolicy
+from duly.model.run_options import RunOptions
+from duly.model.schedules import Policies, ScheduleId
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.testing import ManualClock
-from duly.testing.conformance.plan_samples import jobs_of, only_occurrence, plan
+from duly.testing.conformance.planning.samples import jobs_of, only_occurrence, plan
 from duly.testing.conformance.samples import MINUTE_MS, a_definition, a_write, put
 from duly.testing.conformance.suite import START
 

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from duly.clock import Clock
-from duly.store import Store
 from duly.stores import open_store as open_by_url
+from duly.stores.port import Store
 from duly.testing.conformance import (
     ArgumentConformance,
     DispatchConformance,
@@ -33,9 +33,9 @@ from duly.testing.conformance import (
     TransactionConformance,
     UpkeepConformance,
 )
-from duly.testing.conformance.processes import Peers
+from duly.testing.conformance.index.processes import Peers
 from duly.testing.conformance.samples import START_MS
-from duly.testing.conformance.transactions import Begin
+from duly.testing.conformance.schedules.transactions import Begin
 from duly.testing.peer import CLAIMING
 from tests.conformance.emptied import Emptied
 

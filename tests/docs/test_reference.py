@@ -11,9 +11,9 @@ from tools.reference.metrics import families
 from tools.reference.settings import OPTIONS, fields
 
 from duly import errors
-from duly.server.openapi import document
 from duly.settings import Settings
-from duly.stores.sql.migrate import migrations
+from duly.stores.sql.schema.migrate import migrations
+from duly.web.api.openapi import document
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"

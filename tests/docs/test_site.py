@@ -12,7 +12,7 @@ import pytest
 from tools.site.links import linked_files, relinked, repository_path, site_uri, targets
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("docs", "tools", "mkdocs.yml", "src/duly/server/static/icon.svg")
+SOURCES = ("docs", "tools", "mkdocs.yml", "src/duly/web/dashboard/static/icon.svg")
 SPOILED = "[a](gone.md) [b](README.md#nowhere) [c](../LOST.md)"
 WORDS = ("lonely.md", "gone.md", "nowhere", "LOST.md")
 # Attributes that make a browser fetch something by itself.

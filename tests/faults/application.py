@@ -15,14 +15,14 @@ from typing import Any, cast
 from sqlalchemy import Engine, event
 
 from duly.app import Duly
-from duly.context import Context
-from duly.engine import jobs as engine_jobs
-from duly.flows import Flow
-from duly.jobs import JobState
-from duly.loops import Worker, WorkerOptions
-from duly.outcomes import Loss
-from duly.retries import RetryPolicy
-from duly.store import Store
+from duly.engine.jobs import jobs as engine_jobs
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import JobState
+from duly.model.retries import RetryPolicy
+from duly.rules.outcomes import Loss
+from duly.runtime import Worker, WorkerOptions
+from duly.stores.port import Store
 
 PHASES = ("claimed", "running", "returned", "finishing", "finished")
 """After a claim; in a handler; before the finish; inside its transaction; after its commit."""

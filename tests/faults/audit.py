@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from duly.events import JobEvent
-from duly.jobs import FINAL, Job, JobId, JobState, may_go
-from duly.store import Store
+from duly.model.events import JobEvent
+from duly.model.jobs import FINAL, Job, JobId, JobState, may_go
+from duly.stores.port import Store
 from tests.faults.application import app
 
 RECOVERY_S = 10.0

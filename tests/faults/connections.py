@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from duly.jobs import JobId
+from duly.model.jobs import JobId
 from tests.faults.servers import Cluster
 from tests.faults.site import Site
 from tests.servers import database_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from duly.errors import BackendUnavailable
-from duly.jobs import FINAL, Job, JobId, JobState
+from duly.model.jobs import FINAL, Job, JobId, JobState
 from tests.faults.application import POISONED
 from tests.faults.audit import read_journal
 from tests.faults.producer import Producer, keep_waiting

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from duly.client import Client
 from duly.errors import BackendUnavailable
-from duly.jobs import JobId
-from duly.plan_store import PlanSettings
+from duly.flows.client import Client
+from duly.model.jobs import JobId
+from duly.model.plans import PlanSettings
 from duly.stores import open_store
 from tests.faults.application import app
 

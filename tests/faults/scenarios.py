@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psycopg
 
-from duly.jobs import JobState
-from duly.loops.watchdog import EXIT_STATUS
-from duly.stores.sql.postgresql import PostgresqlDialect
+from duly.model.jobs import JobState
+from duly.runtime.worker.watchdog import EXIT_STATUS
+from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 from tests.faults.application import PHASES, POISONED
 from tests.faults.audit import (
     RATE_SHARE,

@@ -17,16 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from duly.client import Client
 from duly.errors import BackendUnavailable
-from duly.job_store import ClaimRequest, JobFilter
-from duly.jobs import FINAL, JobId, WorkerId
-from duly.outcomes import Released, decide
-from duly.plan_store import PlanSettings
-from duly.resources import ScheduleCollection
-from duly.scopes import SYSTEM
-from duly.store import Store
+from duly.flows.client import Client
+from duly.flows.collections import ScheduleCollection
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import FINAL, JobId, WorkerId
+from duly.model.plans import PlanSettings
+from duly.model.scopes import SYSTEM
+from duly.model.stored_jobs import JobFilter
+from duly.rules.outcomes import Released, decide
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.triggers import once
 from duly.triggers.instants import from_ms
 from tests.faults.application import app

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from duly.errors import BackendUnavailable
-from duly.job_store import JobFilter
+from duly.model.stored_jobs import JobFilter
 from tests.faults.servers import Cluster
 from tests.faults.site import DULY, LIMIT_S, ROOT, Site, WorkerProcess
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from duly.jobs import JobId, JobState
+from duly.model.jobs import JobId, JobState
 from duly.stores import MemoryStore
-from duly.testing.conformance.job_samples import a_job, bring_to
+from duly.testing.conformance.jobs.samples import a_job, bring_to
 from tests.faults.audit import (
     Interruption,
     Verdict,

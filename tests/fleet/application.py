@@ -13,8 +13,8 @@ import uvicorn
 
 from duly.app import Duly
 from duly.dispatch import Gateway, HttpOptions, TickOptions
-from duly.dispatch_store import Dispatching
-from duly.flows import Flow
+from duly.flows.flow import Flow
+from duly.model.dispatches import Dispatching
 
 SECRET = "a-secret-of-the-fleet"  # noqa: S105 - of throwaway processes
 FLOW = Flow("fleet")

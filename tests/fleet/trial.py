@@ -17,9 +17,9 @@ from pathlib import Path
 import psycopg
 
 from duly.clock import SystemClock
-from duly.resources import NewSchedule, ScheduleCollection
-from duly.schedules import Limits
-from duly.scopes import workspace
+from duly.flows.collections import NewSchedule, ScheduleCollection
+from duly.model.schedules import Limits
+from duly.model.scopes import workspace
 from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import once

@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import Engine, event
 
 from duly import cron
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
 from duly.stores import open_store
+from duly.stores.port import Store
 
 KEY = ScheduleKey("crash", "user:ada", "digest")
 BEFORE = Definition(trigger=cron("0 9 * * *", tz="Europe/Berlin"), action="send")

@@ -6,9 +6,9 @@ import signal
 import threading
 
 from duly.app import Duly
-from duly.context import Context
-from duly.flows import Flow
-from duly.retries import RetryPolicy
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.retries import RetryPolicy
 
 TWICE = RetryPolicy(attempts=2, backoff="none")
 work = Flow("work")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from duly import Duly, Flow, cron
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.outcomes import Failed, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.resources import ScheduleCollection
-from duly.scopes import SYSTEM, user
+from duly.flows.collections import ScheduleCollection
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.scopes import SYSTEM, user
+from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.testing import ManualClock
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)

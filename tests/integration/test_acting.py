@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from duly import Conflict, Context, Duly, Flow, InvalidInput, NotFound, Principal, every
-from duly.acting import Acting
-from duly.job_store import Enqueued, JobFilter
-from duly.jobs import JobId, JobState
-from duly.resources import ResourceKind
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.flows.acting import Acting
+from duly.flows.collections import ResourceKind
+from duly.model.jobs import JobId, JobState
+from duly.model.scopes import SYSTEM, Scope, user, workspace
+from duly.model.stored_jobs import Enqueued, JobFilter
 from duly.testing.jobs import drain
 from tests.integration.working import in_loop
 

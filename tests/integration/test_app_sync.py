@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from duly.app import Duly
-from duly.context import Context
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.jobs import JobId, JobState
-from duly.loops import KeeperOptions, WorkerOptions
-from duly.retries import RetryPolicy
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import JobId, JobState
+from duly.model.retries import RetryPolicy
+from duly.runtime import KeeperOptions, WorkerOptions
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from tests.integration.working import LIMIT_S, in_loop, open_app

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.flows import Flow
-from duly.job_store import JobFilter
-from duly.jobs import Job, JobState
-from duly.principals import Principal
-from duly.retries import RetryPolicy
-from duly.schedules import Policies, Schedule
-from duly.scopes import user
+from duly.flows.flow import Flow
+from duly.model.jobs import Job, JobState
+from duly.model.principals import Principal
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Policies, Schedule
+from duly.model.scopes import user
+from duly.model.stored_jobs import JobFilter
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import every

@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_e
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from duly.client import Client
 from duly.errors import Conflict, InvalidInput
-from duly.job_store import JobFilter
-from duly.resources import ScheduleCollection, ScopedSchedules
-from duly.scopes import user
-from duly.store import Store
+from duly.flows.client import Client
+from duly.flows.collections import ScheduleCollection, ScopedSchedules
+from duly.model.scopes import user
+from duly.model.stored_jobs import JobFilter
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.triggers import once
 from tests.integration.working import in_loop
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from duly import cron
-from duly.occurrences import trigger_text
+from duly.model.index_rows import trigger_text
 from duly.stores import open_store
 from tests.rows import NOON_MS, fill
 

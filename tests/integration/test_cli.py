@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from duly.cli import main
-from duly.resources import ScheduleCollection
-from duly.scopes import user
-from duly.store import ScheduleKey
+from duly.flows.collections import ScheduleCollection
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.scopes import user
 from duly.stores import open_store
 from tests.integration.operated import SECRET, SSN, fill
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.context import Context
 from duly.errors import BackendUnavailable
-from duly.flows import Flow
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.loops.consequences import Consequences
-from duly.outcomes import Succeeded, decide
-from duly.retries import RetryPolicy
-from duly.schedules import Limits, Policies, Schedule
-from duly.scopes import SYSTEM, user
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Limits, Policies, Schedule
+from duly.model.scopes import SYSTEM, user
+from duly.rules.outcomes import Succeeded, decide
+from duly.runtime.worker.post_run import Consequences
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.context import Context
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.job_store import JobFilter
-from duly.jobs import Job, JobState
-from duly.principals import Principal
-from duly.resources import ResourceCollection, ResourceKind
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.flows.collections import ResourceCollection, ResourceKind
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import Job, JobState
+from duly.model.principals import Principal
+from duly.model.scopes import SYSTEM, Scope, user, workspace
+from duly.model.stored_jobs import JobFilter
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every

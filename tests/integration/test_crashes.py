@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from duly.occurrences import Claimed
-from duly.schedules import Schedule
-from duly.store import IndexHealth, Store
+from duly.model.index import IndexHealth
+from duly.model.index_rows import Claimed
+from duly.model.schedules import Schedule
 from duly.stores import open_store
+from duly.stores.port import Store
 from tests.integration import crashes
 from tests.property.beside import check_beside
 

@@ -22,13 +22,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from duly import Context, Duly, Flow
 from duly.cli import main
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.outcomes import Succeeded, decide
-from duly.server.dashboard import dashboard_app
-from duly.server.descriptors import MAX_DEFAULT_CONNECTIONS, connection_limit
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.rules.outcomes import Succeeded, decide
 from duly.settings import Settings
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
+from duly.web.serving.descriptors import MAX_DEFAULT_CONNECTIONS, connection_limit
 from tests.missing import missing_tool
 
 ROOT = Path(__file__).parents[2]

@@ -12,17 +12,18 @@ from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
-from duly.context import Context
-from duly.flows import Flow
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, LeasedJob, NewJob, WorkerId
-from duly.loops import PlannerOptions
-from duly.occurrences import trigger_text
-from duly.outcomes import Succeeded, decide
-from duly.plan_store import PlanRequest, PlanSettings
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobId, LeasedJob, NewJob, WorkerId
+from duly.model.plans import PlanRequest, PlanSettings
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.rules.outcomes import Succeeded, decide
+from duly.runtime import PlannerOptions
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.suite import START

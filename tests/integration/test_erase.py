@@ -12,17 +12,19 @@ from sqlalchemy.engine import make_url
 from duly import cron
 from duly.app import Duly
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.outcomes import Cancelled, Failed, decide
-from duly.plan_store import PlanRequest
-from duly.schedules import Definition, ScheduleId
-from duly.scopes import SYSTEM, Scope, user, workspace
-from duly.store import DocumentWrite, ScheduleKey, ScheduleWrite, Store, Written
-from duly.stores.sql.schema import make_tables
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.documents import DocumentWrite, Written
+from duly.model.jobs import WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.model.scopes import SYSTEM, Scope, user, workspace
+from duly.model.upkeep import Erased
+from duly.rules.outcomes import Cancelled, Failed, decide
+from duly.stores.port import Store
+from duly.stores.sql.schema.tables import make_tables
 from duly.testing import ManualClock
-from duly.upkeep_store import Erased
 from tests.integration.working import in_loop
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -10,12 +10,14 @@ import pytest
 from benchmarks.blocks import Blocks
 from sqlalchemy import Connection, create_engine
 
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, LeasedJob, NewJob, WorkerId
-from duly.outcomes import Failed, Released, Succeeded, decide
-from duly.retries import RetryPolicy
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, LeasedJob, NewJob, WorkerId
+from duly.model.retries import RetryPolicy
+from duly.rules.outcomes import Failed, Released, Succeeded, decide
 from duly.stores import open_store
-from duly.stores.sql import gap_search, gaps, job_claims, postgresql_jobs
+from duly.stores.sql.dialects.postgresql import jobs
+from duly.stores.sql.fast import claims
+from duly.stores.sql.gaps import ranges, search
 from duly.stores.sql.store import SqlStore
 
 WORKER = WorkerId("worker_1")
@@ -52,9 +54,9 @@ class Line:
     def claim(self, limit: int = 10, **fields: Any) -> list[str]:
         return [each.id for each in self.take(limit, **fields)]
 
-    def known(self) -> tuple[gap_search.Wanted, gap_search._Kept]:
+    def known(self) -> tuple[search.Wanted, search._Kept]:
         """Return what the store remembers of the line."""
-        wanted: gap_search.Wanted = (gap_search.LINE, ("default",))
+        wanted: search.Wanted = (search.LINE, ("default",))
         return wanted, self.store._gaps._kept[wanted]
 
     def count(self, limit: int = 10) -> Blocks:
@@ -136,8 +138,8 @@ def test_an_entry_of_an_open_transaction_is_claimed_after_its_commit(line: Line)
 def test_forgetting_open_transactions_is_caught(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse = gaps.Snapshot.parse
-    monkeypatch.setattr(gaps.Snapshot, "parse", lambda text: parse(text)._replace(running=()))
+    parse = ranges.Snapshot.parse
+    monkeypatch.setattr(ranges.Snapshot, "parse", lambda text: parse(text)._replace(running=()))
     with pytest.raises(AssertionError):
         check_late_commit(line)
 
@@ -175,12 +177,12 @@ def test_jobs_of_a_claim_that_is_rolled_back_are_claimed_again(line: Line) -> No
 
 @pytest.mark.planted("gaps")
 def test_searching_past_locks_is_caught(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = gap_search._columns.__wrapped__
+    plain = search._columns.__wrapped__
 
     def locking(*asked: Any) -> str:
         return str(plain(*asked)).replace("LIMIT 1)", "LIMIT 1 FOR UPDATE SKIP LOCKED)")
 
-    monkeypatch.setattr(gap_search, "_columns", locking)
+    monkeypatch.setattr(search, "_columns", locking)
     with pytest.raises(AssertionError):
         check_undone_claim(line)
 
@@ -191,9 +193,9 @@ def test_an_own_claim_that_is_rolled_back_leaves_nothing_behind(line: Line) -> N
     assert line.claim(1, lease_ms=1) == ["job_0"]
 
     def fail_after_claim(db: Any) -> None:
-        claimed = job_claims.claim_jobs(db, ClaimRequest(worker=WORKER, limit=10))
+        claimed = claims.claim_jobs(db, ClaimRequest(worker=WORKER, limit=10))
         assert claimed.jobs
-        job_claims._look(db, ClaimRequest(worker=WORKER))
+        claims._look(db, ClaimRequest(worker=WORKER))
         raise LookupError
 
     with pytest.raises(LookupError):
@@ -224,12 +226,12 @@ def test_urgent_jobs_come_first(line: Line, aging_ms: int) -> None:
 def test_missing_a_new_entry_in_a_gap_is_caught(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after = gaps.Gaps.after
+    after = ranges.Gaps.after
 
-    def forgetful(self: gaps.Gaps, found: gaps.Found, is_stepping: bool) -> gaps.Gaps:
+    def forgetful(self: ranges.Gaps, found: ranges.Found, is_stepping: bool) -> ranges.Gaps:
         return after(self, found._replace(entered=[]), is_stepping)
 
-    monkeypatch.setattr(gaps.Gaps, "after", forgetful)
+    monkeypatch.setattr(ranges.Gaps, "after", forgetful)
     with pytest.raises(AssertionError):
         test_urgent_jobs_come_first(line, 0)
 
@@ -348,12 +350,12 @@ def test_a_job_that_waits_again_is_promoted(line: Line) -> None:
 def test_a_job_that_waits_again_unseen_is_caught(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = postgresql_jobs._end_statement
+    plain = jobs._end_statement
 
     def unseen(*shape: Any) -> str:
         return plain(*shape).replace(", entered = DEFAULT", "")
 
-    monkeypatch.setattr(postgresql_jobs, "_end_statement", unseen)
+    monkeypatch.setattr(jobs, "_end_statement", unseen)
     with pytest.raises(AssertionError):
         check_retry(line)
 
@@ -436,14 +438,14 @@ def test_nothing_is_remembered_of_another_server(line: Line) -> None:
     line.add("job_0")
     line.claim()
     wanted, kept = line.known()
-    everything = gaps.Gaps(kept.gaps.snapshot, ())
+    everything = ranges.Gaps(kept.gaps.snapshot, ())
     line.add("job_1")
     with psycopg.connect(line.url) as connection:
         # As if it had been there.
         connection.execute("ALTER TABLE duly_job_line DISABLE TRIGGER USER")
         connection.execute("UPDATE duly_job_line SET entered = 0")
         connection.execute("ALTER TABLE duly_job_line ENABLE TRIGGER USER")
-    line.store._gaps._kept[wanted] = gap_search._Kept(everything, "another", kept.begun_ms)
+    line.store._gaps._kept[wanted] = search._Kept(everything, "another", kept.begun_ms)
     assert line.claim() == ["job_1"]
 
 
@@ -451,17 +453,17 @@ def test_nothing_is_remembered_of_a_later_state(line: Line) -> None:
     line.add("job_0")
     line.claim()
     wanted, kept = line.known()
-    later = gaps.Snapshot(kept.gaps.snapshot.xmax + 1_000_000, ())
+    later = ranges.Snapshot(kept.gaps.snapshot.xmax + 1_000_000, ())
     line.add("job_1")
-    line.store._gaps._kept[wanted] = gap_search._Kept(gaps.Gaps(later, ()), kept.server, 0)
+    line.store._gaps._kept[wanted] = search._Kept(ranges.Gaps(later, ()), kept.server, 0)
     assert line.claim() == ["job_1"]
 
 
 def test_nothing_is_remembered_for_long(line: Line) -> None:
     line.claim()
     wanted, kept = line.known()
-    begun_ms = kept.begun_ms - gap_search.MAX_AGE_MS - 1
-    line.store._gaps._kept[wanted] = gap_search._Kept(kept.gaps, kept.server, begun_ms)
+    begun_ms = kept.begun_ms - search.MAX_AGE_MS - 1
+    line.store._gaps._kept[wanted] = search._Kept(kept.gaps, kept.server, begun_ms)
     line.claim()
     assert wanted not in line.store._gaps._kept
 

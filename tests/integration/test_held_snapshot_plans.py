@@ -11,15 +11,16 @@ import pytest
 from benchmarks.blocks import Blocks
 
 from duly import cron
-from duly.engine import index as engine_index
-from duly.engine.draws import Ids
-from duly.occurrences import IndexRow, trigger_text
-from duly.plan_store import PlanRequest
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.engine.ids import Ids
+from duly.engine.schedules import index as engine_index
+from duly.model.index_rows import IndexRow, trigger_text
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
 from duly.stores import open_store
-from duly.stores.sql import gaps, index
 from duly.stores.sql.db import Db
+from duly.stores.sql.fast import index
+from duly.stores.sql.gaps import ranges
 from duly.stores.sql.source import transact
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, rows
@@ -187,5 +188,5 @@ def test_planning_does_not_walk_over_times_that_rows_have_left(
 
 def test_gaps_of_a_flow_have_whole_times() -> None:
     """Rows of one time are not told apart: a gap ends before the first, or behind the last."""
-    found = gaps.Found(gaps.Snapshot(5, ()), [], [gaps.Key(NOON_MS, "")])
-    assert gaps.Gaps().after(found, is_stepping=False).first == NOON_MS
+    found = ranges.Found(ranges.Snapshot(5, ()), [], [ranges.Key(NOON_MS, "")])
+    assert ranges.Gaps().after(found, is_stepping=False).first == NOON_MS

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from duly import cron, every, once, weekly
-from duly.occurrences import IndexRow
-from duly.schedules import Definition, Policies, Schedule, ScheduleId
-from duly.store import Refused, ScheduleKey, ScheduleWrite, Store
+from duly.model.documents import Refused
+from duly.model.index_rows import IndexRow
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, Policies, Schedule, ScheduleId
 from duly.stores import open_store
 from duly.stores.memory import MemoryStore
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.triggers import Trigger
 from tests.property.strategies import DEPTH

@@ -8,14 +8,15 @@ from typing import cast
 import pytest
 
 from duly.app import Duly
-from duly.context import Context
-from duly.flows import Flow
-from duly.job_store import ClaimRequest, JobFilter
-from duly.jobs import JobId, JobState, StartMode, WorkerId
-from duly.loops import isolation
-from duly.loops.isolation import Location, find_location
-from duly.outcomes import Released, decide
-from duly.store import Store
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, JobState, StartMode, WorkerId
+from duly.model.stored_jobs import JobFilter
+from duly.rules.outcomes import Released, decide
+from duly.runtime.worker import isolation
+from duly.runtime.worker.isolation import Location, find_location
+from duly.stores.port import Store
 from tests.integration import isolated_app
 from tests.integration.working import Watched, enqueue, in_loop, open_app, working
 

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.flows import Flow
-from duly.glass_store import AuditEntry
-from duly.job_store import MAX_SWEEP, ClaimRequest, Line, NextLeaseEnd, Retention, WorkerInfo
-from duly.jobs import JobState, WorkerId
-from duly.loops import Keeper, KeeperOptions
-from duly.loops.keeper import _ROUNDS, _ZONE_STEPS, Kept
-from duly.scopes import user
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest, NextLeaseEnd
+from duly.model.jobs import JobState, WorkerId
+from duly.model.queues import Line, WorkerInfo
+from duly.model.scopes import user
+from duly.model.stored_jobs import MAX_SWEEP, Retention
+from duly.model.summaries import AuditEntry
+from duly.model.upkeep import LedgerPruned, Recomputed, SchedulesPruned
+from duly.runtime import Keeper, KeeperOptions
+from duly.runtime.keeper import _ROUNDS, _ZONE_STEPS, Kept
 from duly.testing.clock import ManualClock
 from duly.triggers import once
-from duly.upkeep_store import LedgerPruned, Recomputed, SchedulesPruned
 from tests.integration.working import enqueue, in_loop, open_app, path
 
 GONE = WorkerId("worker_gone")

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from duly.app import Duly
-from duly.flows import Flow
-from duly.job_store import ClaimRequest
-from duly.jobs import JobState, WorkerId
-from duly.loops import KeeperOptions
-from duly.loops.keeper import SOONEST_S, SPREAD_S
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobState, WorkerId
+from duly.runtime import KeeperOptions
+from duly.runtime.keeper import SOONEST_S, SPREAD_S
 from duly.testing.simulation.loop import VirtualClock, VirtualLoop
 from tests.integration.working import Watched, enqueue, in_loop, open_app, working
 

@@ -9,9 +9,9 @@ from typing import cast
 from sqlalchemy import text
 
 from duly import cron
-from duly.occurrences import trigger_text
+from duly.model.index_rows import trigger_text
 from duly.stores import open_store
-from duly.stores.sql.rows import insert
+from duly.stores.sql.rows.index_rows import insert
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, rows
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import psycopg
 import pytest
 
-from duly.job_store import ClaimRequest, Claims
-from duly.jobs import JobId, JobState, NewJob, WorkerId
+from duly.model.claims import ClaimRequest, Claims
+from duly.model.jobs import JobId, JobState, NewJob, WorkerId
 from duly.stores import open_store
 
 JOB = JobId("job_1")

@@ -15,8 +15,8 @@ import pytest
 from duly import Duly, Flow, RetryPolicy, cron, every, user, workspace
 from duly.app import Duly as Application
 from duly.cli.log_lines import JsonLines, TextLines
-from duly.loops import WorkerOptions
-from duly.resources.requests import NewSchedule
+from duly.flows.collections.requests import NewSchedule
+from duly.runtime import WorkerOptions
 from duly.testing.clock import ManualClock
 from tests.integration.working import in_loop
 
@@ -89,7 +89,7 @@ async def test_a_schedule_that_is_created_is_told_once(lines: Lines) -> None:
     assert first == {
         "at": first["at"],
         "level": "info",
-        "logger": "duly.journal",
+        "logger": "duly.operate.schedule_log",
         "message": "schedule mail/user:ada/digest was created: mail.send, Every 5 minutes",
         "event": "schedule.created",
         "schedule_id": made.id,

@@ -14,12 +14,13 @@ from sqlalchemy.orm import Session
 
 from duly import cron
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.schedules import Definition, ScheduleId
-from duly.store import Refused, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.documents import Refused
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Definition, ScheduleId
 from duly.stores import open_store
-from duly.stores.sql import sqlite as sqlite_dialect
+from duly.stores.sql.dialects.sqlite import dialect as sqlite_dialect
+from duly.stores.sql.dialects.sqlite.dialect import checkpoint, loses_wal_data
 from duly.stores.sql.failures import translated
-from duly.stores.sql.sqlite import checkpoint, loses_wal_data
 from duly.stores.sql.store import SqlStore
 from tests.rows import NOON_MS, fill
 

@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 
 from duly import open_store
-from duly.store import Store
 from duly.stores import MemoryStore
+from duly.stores.port import Store
 from duly.testing.conformance.samples import a_row, a_write, put
 
 

@@ -8,26 +8,29 @@ from typing import cast
 
 import pytest
 
-from duly.engine import extras, jobs, schedules
-from duly.engine.draws import Ids
-from duly.engine.port import Tx
+from duly.engine.ids import Ids
+from duly.engine.jobs import jobs
+from duly.engine.schedules import extras, schedules
+from duly.engine.transaction import Tx
 from duly.errors import BackendUnavailable
-from duly.job_store import JobRefused
-from duly.jobs import Job, JobId, LeasedJob
-from duly.ledger import OccurrenceState
-from duly.outcomes import Failed, Succeeded, decide
-from duly.plan_store import Backfill, BackfillReport, PlanRequest
-from duly.planning import PlannedOccurrence
-from duly.schedules import Limits, Misfire, Policies, ScheduleId
-from duly.store import Refused, ScheduleWritten
+from duly.model.documents import Refused
+from duly.model.jobs import Job, JobId, LeasedJob
+from duly.model.ledger import OccurrenceState
+from duly.model.plans import Backfill, BackfillReport, PlanRequest
+from duly.model.schedule_writes import ScheduleWritten
+from duly.model.schedules import Limits, Misfire, Policies, ScheduleId
+from duly.model.stored_jobs import JobRefused
+from duly.rules.outcomes import Failed, Succeeded, decide
+from duly.rules.planning import PlannedOccurrence
 from duly.stores import open_store
-from duly.stores.sql import job_claims, ledger, plans
 from duly.stores.sql.db import Db
+from duly.stores.sql.fast import claims, planning
+from duly.stores.sql.rows import ledger
 from duly.stores.sql.source import transact
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.job_samples import a_job, claim_one, insert
-from duly.testing.conformance.plan_samples import FROM_TWO, plan
+from duly.testing.conformance.jobs.samples import a_job, claim_one, insert
+from duly.testing.conformance.planning.samples import FROM_TWO, plan
 from duly.testing.conformance.samples import (
     MINUTE_MS,
     MINUTELY,
@@ -74,7 +77,7 @@ def test_the_next_in_line_has_its_turn_where_the_first_was_just_cancelled(store:
     overlapping(
         store,
         lambda db: transact(db, Ids(), jobs.cancel_job, first),
-        lambda db: job_claims.finish(db, [decide(running, Succeeded())]),
+        lambda db: claims.finish(db, [decide(running, Succeeded())]),
     )
     assert asyncio.run(claim_one(store)).id == last
 
@@ -128,7 +131,7 @@ def test_a_planner_leaves_out_what_is_being_backfilled(
     overlapping(
         store,
         backfill_of(first, last),
-        lambda db: plans.plan_occurrences(db, PlanRequest(limit=10, look_ahead_ms=0)),
+        lambda db: planning.plan_occurrences(db, PlanRequest(limit=10, look_ahead_ms=0)),
     )
     asyncio.run(plan(store, look_ahead_ms=0))
     before = [(2, first - 1, "missed")] if first > 2 else []
@@ -177,7 +180,7 @@ def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
     end = decide(running, Failed("no hope", is_final=True))
     _, moved = overlapping(
         store,
-        lambda db: job_claims.finish(db, [end]),
+        lambda db: claims.finish(db, [end]),
         lambda db: transact(db, Ids(), move, running.id),
     )
     assert moved.state == target

@@ -15,20 +15,20 @@ from psycopg import sql
 
 from duly.app import Duly
 from duly.cli import main
-from duly.context import Context
-from duly.flows import Flow
-from duly.job_store import JobFilter
-from duly.jobs import JobState
-from duly.loops import Planner, PlannerOptions, WorkerOptions
-from duly.loops import planner as planner_module
-from duly.occurrences import IndexRow, trigger_text
-from duly.plan_store import PlanReport, PlanRequest
-from duly.planning import MAX_PLANNED
-from duly.resources import ScheduleCollection
-from duly.retries import RetryPolicy
-from duly.schedules import Misfire, Policies, ScheduleId
-from duly.scopes import SYSTEM, user, workspace
-from duly.store import Capabilities
+from duly.flows.collections import ScheduleCollection
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.index_rows import IndexRow, trigger_text
+from duly.model.jobs import JobState
+from duly.model.plans import PlanReport, PlanRequest
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.model.scopes import SYSTEM, user, workspace
+from duly.model.stored_jobs import JobFilter
+from duly.rules.planning import MAX_PLANNED
+from duly.runtime import Planner, PlannerOptions, WorkerOptions
+from duly.runtime import planner as planner_module
+from duly.stores.port import Capabilities
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every, once

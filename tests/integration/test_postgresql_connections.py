@@ -17,15 +17,15 @@ from sqlalchemy.engine import make_url
 
 from duly import Duly
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.jobs import JobId, NewJob
-from duly.server.dashboard import dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.model.jobs import JobId, NewJob
 from duly.stores import open_store
-from duly.stores.sql import postgresql_copy, postgresql_notices
 from duly.stores.sql.db import Db
+from duly.stores.sql.dialects.postgresql import copy, notices
+from duly.stores.sql.dialects.postgresql.connections import connect_parameters, is_lost_server
 from duly.stores.sql.options import SqlOptions
-from duly.stores.sql.postgresql_connections import connect_parameters, is_lost_server
 from duly.stores.sql.store import SqlStore
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.faults.proxy import Proxy
 from tests.faults.replica import Pair, own_pair
 from tests.missing import missing_tool
@@ -185,7 +185,7 @@ class TestSilence:
             if next(freezes, False):
                 db.run("SELECT 1")
                 proxy.freeze()
-            return postgresql_copy._stored(db, {})
+            return copy._stored(db, {})
 
         with pytest.raises(BackendUnavailable, match="no answer for 1 s") as caught:
             asyncio.run(store._run(freeze_and_copy))
@@ -342,7 +342,7 @@ class TestListening:
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ask after a moment of silence, so that the tests need not wait."""
         for name in ("_CHECK_S", "_TICK_S", "_RETRY_S"):
-            monkeypatch.setattr(postgresql_notices, name, 0.1)
+            monkeypatch.setattr(notices, name, 0.1)
 
     def test_a_frozen_listener_listens_again(self, postgres_url: str, proxy: Proxy) -> None:
         store = opened(proxy.url(postgres_url), deadline_s=1)

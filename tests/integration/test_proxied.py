@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import pytest
 
 from duly import Duly
-from duly.server.operators import hash_password
-from duly.server.serving import Address, Serving
 from duly.settings import Settings
+from duly.web.operators.accounts import hash_password
+from duly.web.serving.serving import Address, Serving
 
 PASSWORD = "correct horse"  # noqa: S105
 PROXY = "127.0.0.2"

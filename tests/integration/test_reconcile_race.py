@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from duly.engine.kinds import ROW
-from duly.engine.port import Key
-from duly.schedules import Definition
-from duly.store import Store
+from duly.engine.transaction import Key
+from duly.model.schedules import Definition
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.stores.sql.source import SqlSource
 from duly.testing import ManualClock
-from duly.testing.conformance.plan_samples import plan
+from duly.testing.conformance.planning.samples import plan
 from duly.testing.conformance.samples import HOUR_MS, a_definition, a_key, a_write, only_row, put
 from duly.testing.conformance.suite import START
 from duly.triggers import cron

@@ -15,12 +15,12 @@ from sqlalchemy.engine import Engine, make_url
 from duly import cron
 from duly.cli import main
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
 from duly.stores import open_store
-from duly.stores.sql.migrate import _READABLE_FROM, migrations
 from duly.stores.sql.opening import dialect_of
-from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
+from duly.stores.sql.schema.migrate import _READABLE_FROM, migrations
+from duly.stores.sql.schema.tables import SCHEMA_VERSION, make_tables
 from tests.rows import NOON_MS, rows
 
 ROOT = Path(__file__).parent.parent.parent

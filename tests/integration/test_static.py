@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from duly.app import Duly, ensure_schedule
-from duly.flows import Flow
-from duly.resources import ScheduleCollection
-from duly.scopes import SYSTEM, user
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.scopes import SYSTEM, user
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from tests.integration.working import in_loop

@@ -11,8 +11,8 @@ from typing import IO
 import pytest
 
 from duly import Duly
-from duly.job_store import JobFilter
-from duly.job_views import JobView
+from duly.model.stored_jobs import JobFilter
+from duly.operate.job_views import JobView
 
 APPLICATION = """
 import asyncio

@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from duly.dispatch_store import Fired, Inactive
-from duly.outcomes import Succeeded
-from duly.schedules import HandOver, Schedule
-from duly.store import Store
+from duly.model.dispatches import Fired, Inactive
+from duly.model.schedules import HandOver, Schedule
+from duly.rules.outcomes import Succeeded
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.testing import ManualClock
-from duly.testing.conformance.dispatch_samples import fire
-from duly.testing.conformance.job_samples import claim_one, end
-from duly.testing.conformance.plan_samples import next_hour
+from duly.testing.conformance.dispatch.samples import fire
+from duly.testing.conformance.jobs.samples import claim_one, end
+from duly.testing.conformance.planning.samples import next_hour
 from duly.testing.conformance.samples import START_MS, a_definition, a_key, a_write, only_row, put
 from duly.testing.conformance.suite import START
 from tests.servers import PostgresServer

@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 from duly.app import Duly
 from duly.cli import main
-from duly.context import Context
-from duly.flows import Flow
-from duly.job_store import WorkerInfo
-from duly.jobs import WorkerId
-from duly.loops import WorkerOptions
-from duly.loops.unserved_log import LOOK_PERIOD_S, REPEAT_S, UnservedLog
-from duly.server.dashboard import dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import WorkerId
+from duly.model.queues import WorkerInfo
+from duly.runtime import WorkerOptions
+from duly.runtime.unserved_log import LOOK_PERIOD_S, REPEAT_S, UnservedLog
 from duly.testing.jobs import drain
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.integration.working import enqueue, in_loop, open_app, working
 
 HOST = "http://127.0.0.1"

@@ -12,20 +12,20 @@ from sqlalchemy import Connection, Engine, Table, column, create_engine, inspect
 from sqlalchemy import table as table_of
 from sqlalchemy.engine import make_url
 
-from duly.events import Attempt
-from duly.jobs import JobId, JobState, LeasedJob, NewJob, WorkerId, retry_text
-from duly.outcomes import Failed, decide
-from duly.resources import ScheduleCollection
-from duly.retries import RetryPolicy
-from duly.schedules import Definition, HandOver
-from duly.scopes import user
-from duly.store import ScheduleFilter, ScheduleKey
+from duly.flows.collections import ScheduleCollection
+from duly.model.events import Attempt
+from duly.model.jobs import JobId, JobState, LeasedJob, NewJob, WorkerId, retry_text
+from duly.model.retries import RetryPolicy
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import Definition, HandOver
+from duly.model.scopes import user
+from duly.rules.outcomes import Failed, decide
 from duly.stores import open_store
-from duly.stores.sql.job_inserts import full_row
-from duly.stores.sql.migrate import migrations, record_statement
+from duly.stores.schema_commands import upgrade_schema
+from duly.stores.sql.fast.inserts import full_row
 from duly.stores.sql.opening import dialect_of
-from duly.stores.sql.schema import SCHEMA_VERSION, make_tables
-from duly.stores.upkeep import upgrade_schema
+from duly.stores.sql.schema.migrate import migrations, record_statement
+from duly.stores.sql.schema.tables import SCHEMA_VERSION, make_tables
 from duly.triggers import Trigger, cron
 from tests.property.beside import check_beside
 from tests.servers import PostgresServer

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from duly.context import Context
 from duly.errors import BackendUnavailable
-from duly.flows import Flow
-from duly.jobs import JobId, JobState, LeasedJob, StartMode
-from duly.loops import WorkerOptions
-from duly.loops.buffer import Buffer
-from duly.loops.worker import LOOK_S
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import JobId, JobState, LeasedJob, StartMode
+from duly.runtime import WorkerOptions
+from duly.runtime.worker.buffer import Buffer
+from duly.runtime.worker.worker import LOOK_S
 from tests.integration.working import enqueue, in_loop, open_app, path, working
 
 

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from duly.context import Context
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.job_store import ClaimRequest, Claims
-from duly.jobs import Token, WorkerId
-from duly.loops import WorkerOptions
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest, Claims
+from duly.model.jobs import Token, WorkerId
+from duly.runtime import WorkerOptions
 from tests.integration.working import Watched, enqueue, in_loop, open_app, working
 
 OTHER = WorkerId("other")

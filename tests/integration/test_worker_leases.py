@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from duly.context import Context
-from duly.flows import Flow
-from duly.job_store import ClaimRequest, JobFilter, QueueSettings
-from duly.jobs import JobId, JobState, WorkerId
-from duly.loops import WorkerOptions, WorkerStuck
-from duly.retries import RetryPolicy
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, JobState, WorkerId
+from duly.model.queues import QueueSettings
+from duly.model.retries import RetryPolicy
+from duly.model.stored_jobs import JobFilter
+from duly.runtime import WorkerOptions, WorkerStuck
 from duly.testing.clock import ManualClock
 from tests.integration.working import Watched, enqueue, in_loop, open_app, path, working
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from duly.context import Context
-from duly.flows import Flow
-from duly.jobs import JobState
-from duly.retries import RetryPolicy
-from duly.schedules import Policies
-from duly.scopes import SYSTEM
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import JobState
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Policies
+from duly.model.scopes import SYSTEM
 from duly.testing.jobs import drain
 from duly.triggers import every
 from tests.integration.working import enqueue, in_loop, open_app, working

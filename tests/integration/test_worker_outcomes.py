@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import event
 
 from duly.app import Duly
-from duly.context import Context
-from duly.flows import Flow
-from duly.jobs import JobId, JobState
-from duly.loops import WorkerOptions
-from duly.loops.slots import Abort
-from duly.retries import RetryPolicy
+from duly.flows.context import Context
+from duly.flows.flow import Flow
+from duly.model.jobs import JobId, JobState
+from duly.model.retries import RetryPolicy
+from duly.runtime import WorkerOptions
+from duly.runtime.worker.slots import Abort
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from tests.integration.working import enqueue, in_loop, open_app, path, working

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from duly.app import Duly
-from duly.flows import Flow
-from duly.loops import KeeperOptions, keeper
-from duly.loops.walks import Walk
+from duly.flows.flow import Flow
+from duly.model.upkeep import Recomputed
+from duly.runtime import KeeperOptions, keeper
+from duly.runtime.table_walks import Walk
 from duly.testing import ManualClock
 from duly.triggers.instants import from_ms
-from duly.upkeep_store import Recomputed
 from tests.integration.working import in_loop, open_app
 from tests.samples import NOW
 

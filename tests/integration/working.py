@@ -10,10 +10,10 @@ from typing import Any, ParamSpec, cast
 from duly.app import Duly
 from duly.clock import Clock
 from duly.errors import BackendUnavailable
-from duly.flows import Flow
-from duly.jobs import FINAL, Job, JobId, JobState
-from duly.loops import Worker, WorkerOptions
-from duly.store import Store
+from duly.flows.flow import Flow
+from duly.model.jobs import FINAL, Job, JobId, JobState
+from duly.runtime import Worker, WorkerOptions
+from duly.stores.port import Store
 
 P = ParamSpec("P")
 LIMIT_S = 15.0

@@ -10,7 +10,7 @@ import httpx
 from click.testing import CliRunner
 
 from duly.cli import main
-from duly.server.operations import OPERATIONS
+from duly.web.api.operations import OPERATIONS
 from tests.leaks.office import SECRETS
 from tests.leaks.product import APP, environment
 from tests.leaks.story import ADA, BEARER, SCHEDULES, Played

@@ -10,10 +10,10 @@ from typing import Any
 from duly import Context, Duly, Flow, RetryPolicy, every
 from duly.dispatch import hmac_sha256
 from duly.dispatch.options import HttpOptions
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.schedules import Limits
-from duly.webhooks import Routed, attribute_of
+from duly.flows.resolved import ScheduleConfig
+from duly.flows.webhook_routes import Routed, attribute_of
+from duly.model.principals import Principal
+from duly.model.schedules import Limits
 
 URL_VARIABLE = "DULY_LEAKS_URL"
 QUICKLY = RetryPolicy(attempts=2, backoff="fixed", first_delay_ms=1, jitter=False)

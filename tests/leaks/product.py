@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from duly.server.operators import hash_password
+from duly.web.operators.accounts import hash_password
 from tests.leaks.office import SECRETS, URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]

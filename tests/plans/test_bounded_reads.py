@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import insert
 
 from duly import cron
-from duly.admin import Admin
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.occurrences import trigger_text
-from duly.outcomes import Succeeded, decide
+from duly.model.claims import ClaimRequest
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobId, NewJob, WorkerId
+from duly.operate.admin import Admin
+from duly.rules.outcomes import Succeeded, decide
 from duly.stores import open_store
 from duly.stores.sql.bulk import insert_all
 from duly.stores.sql.db import Db

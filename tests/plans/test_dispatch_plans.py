@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from duly import cron
-from duly.dispatch_store import DispatchAnswer, DispatchClaim, Fire
-from duly.jobs import JobId, NewJob
-from duly.occurrences import trigger_text
+from duly.model.dispatches import DispatchAnswer, DispatchClaim, Fire
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobId, NewJob
 from duly.stores import open_store
 from duly.stores.sql.bulk import insert_all
 from duly.stores.sql.db import Db
-from duly.stores.sql.rows import insert as insert_rows
+from duly.stores.sql.rows.index_rows import insert as insert_rows
 from duly.stores.sql.store import SqlStore
 from duly.testing import ManualClock
 from duly.triggers.instants import from_ms

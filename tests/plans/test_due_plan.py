@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, insert
 
 from duly import cron
-from duly.occurrences import trigger_text
+from duly.model.index_rows import trigger_text
 from duly.stores import open_store
 from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore

@@ -11,13 +11,13 @@ import pytest
 from psycopg import sql
 
 from duly import cron
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.occurrences import trigger_text
-from duly.outcomes import Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.model.claims import ClaimRequest
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobId, NewJob, WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.rules.outcomes import Succeeded, decide
 from duly.stores import open_store
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock

@@ -14,17 +14,17 @@ import pytest
 from sqlalchemy import insert
 
 from duly import Duly, cron
-from duly.glass_store import AuditEntry
-from duly.job_store import JobFilter
-from duly.jobs import JobState
-from duly.occurrences import trigger_text
-from duly.schedules import Definition
-from duly.server.dashboard import PAGES, dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobState
+from duly.model.schedules import Definition
+from duly.model.stored_jobs import JobFilter
+from duly.model.summaries import AuditEntry
 from duly.stores import open_store
 from duly.stores.sql.db import Db
-from duly.stores.sql.rows import insert as insert_rows
+from duly.stores.sql.rows.index_rows import insert as insert_rows
 from duly.stores.sql.store import SqlStore
+from duly.web.dashboard import PAGES, dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.plans.explained import BACKENDS, Plans, Verb, examined, filled, plans_of, scans
 from tests.plans.test_job_plans import FUTURE_MS, PAIRS, fill
 from tests.rows import rows

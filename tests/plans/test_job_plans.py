@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from duly.job_store import ClaimRequest, Retention
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.outcomes import Succeeded, decide
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, NewJob, WorkerId
+from duly.model.stored_jobs import Retention
+from duly.rules.outcomes import Succeeded, decide
 from duly.stores import open_store
 from duly.stores.sql.store import SqlStore
 from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, scans

@@ -14,14 +14,14 @@ from typing import cast, get_args
 import pytest
 
 from duly import cron
-from duly.dispatch_store import DispatchClaim
-from duly.ids import new_id
-from duly.occurrences import trigger_text
-from duly.plan_store import PlanRequest
-from duly.schedules import HandOver
+from duly.engine.ids import new_id
+from duly.model.dispatches import DispatchClaim
+from duly.model.index_rows import trigger_text
+from duly.model.plans import PlanRequest
+from duly.model.schedules import HandOver
 from duly.stores import open_store
 from duly.stores.sql.db import Db
-from duly.stores.sql.rows import insert
+from duly.stores.sql.rows.index_rows import insert
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock
 from duly.triggers.instants import from_ms

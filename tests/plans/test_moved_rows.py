@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from benchmarks.blocks import Blocks
 
-from duly.dispatch_store import DispatchAnswer, DispatchClaim
-from duly.ids import new_id
-from duly.plan_store import PlanRequest, PlanSettings
-from duly.schedules import Definition, HandOver, Policies, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.engine.ids import new_id
+from duly.model.dispatches import DispatchAnswer, DispatchClaim
+from duly.model.plans import PlanRequest, PlanSettings
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, HandOver, Policies, ScheduleId
 from duly.stores import open_store
 from duly.stores.sql.store import SqlStore
 from duly.testing.clock import ManualClock

@@ -9,17 +9,17 @@ import pytest
 from sqlalchemy import insert
 
 from duly import cron
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.ledger import OccurrenceState
-from duly.occurrences import trigger_text
-from duly.outcomes import Succeeded, decide
+from duly.model.claims import ClaimRequest
+from duly.model.index_rows import trigger_text
+from duly.model.jobs import JobId, NewJob, WorkerId
+from duly.model.ledger import OccurrenceState
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import Definition, ScheduleId
 from duly.rules.ledger_misses import ROWS_LOOK
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleFilter, ScheduleKey
-from duly.stores.sql import ledger_counts
+from duly.rules.outcomes import Succeeded, decide
 from duly.stores.sql.db import Db
-from duly.stores.sql.rows import insert as insert_rows
+from duly.stores.sql.reads import ledger_counts
+from duly.stores.sql.rows.index_rows import insert as insert_rows
 from duly.stores.sql.store import SqlStore
 from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, scans
 from tests.rows import rows

@@ -9,12 +9,12 @@ import pytest
 from msgspec import structs
 
 from duly import cron
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.outcomes import Succeeded, decide
-from duly.plan_store import MAX_PLAN, Backfill
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.model.plans import MAX_PLAN, Backfill
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.rules.outcomes import Succeeded, decide
 from duly.stores.sql.store import SqlStore
 from tests.plans.explained import BACKENDS, examined, filled, plans_of, scans
 

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from duly import cron
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.model.upkeep import LedgerRetention
 from duly.stores.sql.store import SqlStore
-from duly.upkeep_store import LedgerRetention
 from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, scans
 
 SCHEDULES = 4_000

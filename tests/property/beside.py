@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from duly.jobs import FINAL, JobState
-from duly.store import Store
-from duly.stores.sql.job_line import COLUMNS
+from duly.model.jobs import FINAL, JobState
+from duly.stores.port import Store
+from duly.stores.sql.rows.line import COLUMNS
 from duly.stores.sql.store import SqlStore
 
 _COUNTED = (

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from duly.dispatch_store import DispatchClaim
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, NewJob, Token, WorkerId
-from duly.outcomes import Succeeded, decide
-from duly.schedules import Definition, Limits, ScheduleId
-from duly.store import DocumentWrite, ScheduleKey, ScheduleWrite
+from duly.model.claims import ClaimRequest
+from duly.model.dispatches import DispatchClaim
+from duly.model.documents import DocumentWrite
+from duly.model.jobs import JobId, NewJob, Token, WorkerId
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, Limits, ScheduleId
+from duly.rules.outcomes import Succeeded, decide
 from duly.testing import ManualClock
 from duly.testing.between import BetweenStore, run
 from duly.triggers import every

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from duly.ledger import Occurrence, OccurrenceState
+from duly.model.ledger import Occurrence, OccurrenceState
 from duly.triggers import Trigger
 
 RUNS, PAUSED, WITHDRAWN = "runs", "missed in a pause", "withdrawn"

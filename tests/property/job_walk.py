@@ -10,21 +10,23 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from duly.job_store import (
-    DAY_MS,
-    ClaimRequest,
-    Claims,
-    HeldToken,
-    JobFilter,
-    ProgressNote,
-    QueueSettings,
-    Retention,
-    WorkerInfo,
+from duly.model.claims import ClaimRequest, Claims, HeldToken, ProgressNote
+from duly.model.jobs import (
+    FINAL,
+    TRANSITIONS,
+    Job,
+    JobId,
+    JobState,
+    LeasedJob,
+    NewJob,
+    Token,
+    WorkerId,
 )
-from duly.jobs import FINAL, TRANSITIONS, Job, JobId, JobState, LeasedJob, NewJob, Token, WorkerId
-from duly.outcomes import Cancelled, Failed, Finish, Outcome, Released, Succeeded, decide
-from duly.retries import RetryPolicy
-from duly.store import Store
+from duly.model.queues import QueueSettings, WorkerInfo
+from duly.model.retries import RetryPolicy
+from duly.model.stored_jobs import DAY_MS, JobFilter, Retention
+from duly.rules.outcomes import Cancelled, Failed, Finish, Outcome, Released, Succeeded, decide
+from duly.stores.port import Store
 from duly.testing import ManualClock
 
 IDS = [JobId(f"job_{number:02}") for number in range(70)]

@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
-from duly.job_store import ClaimRequest, JobFilter, Retention
-from duly.jobs import Job, JobId, LeasedJob, WorkerId
-from duly.outcomes import Cancelled, Failed, Finish, Outcome, Released, Succeeded, decide
-from duly.plan_store import Backfill, PlanRequest
-from duly.retries import RetryPolicy
-from duly.schedules import Definition, Misfire, Policies, Schedule, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, Store
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import Job, JobId, LeasedJob, WorkerId
+from duly.model.plans import Backfill, PlanRequest
+from duly.model.retries import RetryPolicy
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, Misfire, Policies, Schedule, ScheduleId
+from duly.model.stored_jobs import JobFilter, Retention
+from duly.rules.outcomes import Cancelled, Failed, Finish, Outcome, Released, Succeeded, decide
+from duly.stores.port import Store
 from duly.testing import ManualClock
 from duly.triggers import Trigger, cron, every, once
 

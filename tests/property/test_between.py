@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
+from duly.engine.ids import ids_from
 from duly.engine.kinds import KINDS, LOCK
-from duly.engine.port import Tx
+from duly.engine.transaction import Tx
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.ids import ids_from
-from duly.store import ReconcileReport
+from duly.model.index import ReconcileReport
+from duly.model.upkeep import LedgerRetention
 from duly.testing import ManualClock
 from duly.testing.between import BetweenStore, run
 from duly.testing.invariants import Broken
 from duly.testing.optimistic import AnswerLost, PortFaults, TooManyConflicts
-from duly.upkeep_store import LedgerRetention
 from tests.property.between_cases import CASES, Case, meet
 from tests.property.job_walk import JobWalk
 from tests.property.plan_walk import PlanWalk

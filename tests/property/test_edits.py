@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from duly.engine import schedules, withdrawals
-from duly.job_store import ClaimRequest, JobFilter
-from duly.jobs import JobState, LeasedJob, WorkerId
-from duly.outcomes import Failed, Outcome, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.planning import plan_times
+from duly.engine.schedules import schedules, withdrawals
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobState, LeasedJob, WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Definition, Policies, Schedule, ScheduleId
+from duly.model.stored_jobs import JobFilter
 from duly.rules import edits
-from duly.runs import runs_after_edit
-from duly.schedules import Definition, Policies, Schedule, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten, Store
+from duly.rules.outcomes import Failed, Outcome, Succeeded, decide
+from duly.rules.planning import plan_times
+from duly.rules.runs import runs_after_edit
 from duly.stores import MemoryStore
+from duly.stores.port import Store
 from duly.testing import ManualClock
 from duly.triggers import Trigger, cron, every
 from tests.property.edit_oracle import PAUSED, RUNS, WITHDRAWN, Expected, check_apart

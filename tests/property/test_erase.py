@@ -7,17 +7,20 @@ from random import Random
 
 import pytest
 
-from duly.job_store import ClaimRequest, JobFilter
-from duly.jobs import JobId, NewJob, WorkerId
-from duly.outcomes import Failed, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.schedules import Definition, ScheduleId
-from duly.scopes import Scope, workspace_of
-from duly.store import DocumentWrite, ScheduleKey, ScheduleWrite, Store
+from duly.model.claims import ClaimRequest
+from duly.model.documents import DocumentWrite
+from duly.model.jobs import JobId, NewJob, WorkerId
+from duly.model.plans import PlanRequest
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.model.scopes import Scope, workspace_of
+from duly.model.stored_jobs import JobFilter
+from duly.model.upkeep import Erased
+from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.stores import open_store
+from duly.stores.port import Store
 from duly.testing import ManualClock
 from duly.triggers import every
-from duly.upkeep_store import Erased
 from tests.property.strategies import DEPTH
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.stores.sql.gaps import (
+from duly.stores.sql.gaps.ranges import (
     HIGHEST,
     MAX_GROUPS,
     MAX_SEGMENTS,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from duly.jobs import JobId
-from duly.outcomes import Finish
-from duly.store import Store
+from duly.model.jobs import JobId
+from duly.rules.outcomes import Finish
 from duly.stores import MemoryStore, open_store
+from duly.stores.port import Store
 from duly.testing import ManualClock
 from tests.property.beside import check_beside
 from tests.property.job_walk import JobWalk, check_sound, dump

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from duly import ids as id_makers
-from duly.engine import moves
+from duly.engine import ids as id_makers
+from duly.engine.jobs import moves
 from duly.engine.kinds import JOB
-from duly.engine.port import Index
-from duly.jobs import Job, JobId, JobState
-from duly.ledger import OccurrenceState
-from duly.plan_store import PlanRequest
+from duly.engine.transaction import Index
+from duly.model.jobs import Job, JobId, JobState
+from duly.model.ledger import OccurrenceState
+from duly.model.plans import PlanRequest
 from duly.rules import spans
-from duly.store import Store
 from duly.stores import MemoryStore, open_store
+from duly.stores.port import Store
 from duly.testing import ManualClock
 from tests.property.beside import check_beside
 from tests.property.plan_walk import PlanWalk, all_jobs, dump

@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duly import Trigger, cron, every, once, weekly
-from duly.ledger import OccurrenceState
-from duly.occurrences import IndexRow, policies_text, trigger_of, trigger_text
-from duly.planning import MAX_PLANNED, Plan, PlannedOccurrence, plan, plan_many, policies_of
-from duly.schedules import Misfire, Policies, ScheduleId
+from duly.model.index_rows import IndexRow, policies_text, trigger_of, trigger_text
+from duly.model.ledger import OccurrenceState
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.rules.planning import MAX_PLANNED, Plan, PlannedOccurrence, plan, plan_many, policies_of
 from duly.triggers.instants import to_ms
 from tests.property.strategies import USUAL
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from duly.redaction import preview, scrub, secret_values
+from duly.operate.redaction.values import preview, scrub, secret_values
 
 SECRET = "5e3ret-W0rth-H1ding"  # noqa: S105
 WORDS = ["password", "secret", "token", "authorization", "cookie", "credentials", "bearer"]

@@ -13,25 +13,27 @@ import pytest
 from msgspec.structs import replace
 
 from duly.clock import Clock
-from duly.engine import hand_over, jobs, ledger, moves, overlap, planning, withdrawals
+from duly.engine.jobs import jobs, moves
 from duly.engine.kinds import MARKER, OCCURRENCE
-from duly.engine.port import Tx
-from duly.job_store import MAX_SWEEP
-from duly.jobs import Job, JobId, JobState
-from duly.ledger_store import OccurrenceCounts, OutcomeCount
-from duly.loops import Worker, slots
-from duly.occurrences import Advance, IndexRow
-from duly.outcomes import Loss, Released, decide_loss
-from duly.plan_store import PlanReport, PlanRequest, PlanSettings
-from duly.planning import Plan, PlannedOccurrence, plan_many
+from duly.engine.schedules import hand_over, ledger, overlap, planning, withdrawals
+from duly.engine.transaction import Tx
+from duly.model.index_rows import Advance, IndexRow
+from duly.model.jobs import Job, JobId, JobState
+from duly.model.ledger_counts import OccurrenceCounts, OutcomeCount
+from duly.model.plans import PlanReport, PlanRequest, PlanSettings
+from duly.model.schedules import Definition
+from duly.model.stored_jobs import MAX_SWEEP
 from duly.rules import edits
-from duly.runs import runs_after_edit
-from duly.schedules import Definition
+from duly.rules.outcomes import Loss, Released, decide_loss
+from duly.rules.overlap import Asking, Turns, decide_turns
+from duly.rules.planning import Plan, PlannedOccurrence, plan_many
+from duly.rules.runs import runs_after_edit
+from duly.runtime import Worker
+from duly.runtime.worker import slots
 from duly.testing.simulation import simulate
 from duly.testing.simulation.people import FLOW
 from duly.testing.simulation.record import WatchedStore
 from duly.testing.simulation.world import MakeStore
-from duly.turns import Asking, Turns, decide_turns
 
 SEEDS_MAX = 120
 STEP_S = 0.5

@@ -11,12 +11,12 @@ import pytest
 
 from duly.app import Duly
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.jobs import JobState
-from duly.resources import ScheduleCollection
-from duly.resources.schedules import ScopedSchedules
-from duly.retries import RetryPolicy
-from duly.scopes import SYSTEM, user
+from duly.flows.collections import ScheduleCollection
+from duly.flows.collections.schedules import ScopedSchedules
+from duly.flows.flow import Flow
+from duly.model.jobs import JobState
+from duly.model.retries import RetryPolicy
+from duly.model.scopes import SYSTEM, user
 from duly.testing.clock import ManualClock
 from duly.testing.simulation import Forwarded, fast_forward
 from duly.triggers import cron, every

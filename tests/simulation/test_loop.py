@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duly.ids import ids_from, new_id, new_ids
+from duly.engine.ids import ids_from, new_id, new_ids
 from duly.testing.clock import ManualClock
 from duly.testing.simulation.loop import HOST, NothingLeft, VirtualClock, VirtualLoop
 

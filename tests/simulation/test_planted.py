@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from duly.testing.simulation import check_losses, check_runs, check_times, checks
+from duly.testing.simulation.checks import checks, losses, runs, times
 from tests.simulation.planted import BUGS, Plant, seeds_until_caught
 
 
@@ -18,6 +18,6 @@ def test_a_planted_bug_is_caught(plant: Plant, promises: frozenset[str]) -> None
 
 
 def test_every_promise_is_broken_by_some_bug() -> None:
-    sources = "".join(map(inspect.getsource, (checks, check_times, check_runs, check_losses)))
+    sources = "".join(map(inspect.getsource, (checks, times, runs, losses)))
     promises = set(re.findall(r'Violation\(\s*"([a-z]+)"', sources))
     assert promises == {promise for _, broken in BUGS for promise in broken}

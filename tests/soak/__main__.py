@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from duly import every
-from duly.ids import new_id
-from duly.plan_store import PlanSettings
-from duly.schedules import Definition, Misfire, Policies, Schedule, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.engine.ids import new_id
+from duly.model.plans import PlanSettings
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Definition, Misfire, Policies, Schedule, ScheduleId
 from duly.stores import open_store
 from tests.faults.servers import own_cluster
 from tests.servers import NO_SERVER, find_binaries

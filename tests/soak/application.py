@@ -3,8 +3,8 @@
 import os
 
 from duly.app import Duly
-from duly.context import Context
-from duly.flows import Flow
+from duly.flows.context import Context
+from duly.flows.flow import Flow
 
 flow = Flow("soak")
 

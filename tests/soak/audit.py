@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
-from duly.schedules import Definition, Schedule
+from duly.model.schedules import Definition, Schedule
 from duly.triggers.instants import to_ms
 from tests.soak.application import flow
 

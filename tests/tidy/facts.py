@@ -11,7 +11,8 @@ from tests.tidy.complaints import Complaint
 
 REQUIREMENTS = "tests/requirements.toml"
 REQUIREMENT_COUNTS = {"R": 259, "C": 20, "B": 95}
-VALUE_MODULES = {"schedules", "occurrences", "jobs", "outcomes", "events", "redaction", "triggers"}
+MAX_TOP_LEVEL = 18
+"""Entries of src/duly: a newcomer can read the list."""
 
 
 def public_names(names: Sequence[str], module: object) -> Iterator[Complaint]:
@@ -23,14 +24,16 @@ def public_names(names: Sequence[str], module: object) -> Iterator[Complaint]:
             yield Complaint(path, 1, f"__all__ names {name!r}, which is not there")
 
 
-def declared_layers(pyproject: dict[str, Any], modules: AbstractSet[str]) -> Iterator[Complaint]:
-    """A module that exists is declared without parentheses, and values are declared pure."""
-    layers, pure = pyproject["tool"]["importlinter"]["contracts"][:2]
-    for module in sorted(modules):
-        if any(f"({module})" in layer for layer in layers["layers"]):
-            yield Complaint("pyproject.toml", 1, f"layer ({module}) exists: drop the parentheses")
-        if module in VALUE_MODULES and f"duly.{module}" not in pure["source_modules"]:
-            yield Complaint("pyproject.toml", 1, f"duly.{module} is a value: declare it pure")
+def declared_layers(pyproject: dict[str, Any], entries: AbstractSet[str]) -> Iterator[Complaint]:
+    """Few entries at the top level, and each folder stands in one row of the contract."""
+    if len(entries) > MAX_TOP_LEVEL:
+        message = f"{len(entries)} entries at the top level; at most {MAX_TOP_LEVEL}"
+        yield Complaint("src/duly", 1, f"{message}: {', '.join(sorted(entries))}")
+    rows = pyproject["tool"]["importlinter"]["contracts"][0]["layers"]
+    declared = [name.strip() for row in rows for name in row.split("|")]
+    for name in sorted(set(declared)):
+        if declared.count(name) > 1 or "." in name or ":" in name:
+            yield Complaint("pyproject.toml", 1, f"layer {name}: one row for each folder")
 
 
 def locked_dependencies(pyproject: dict[str, Any], requirements: str) -> Iterator[Complaint]:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from duly import Context, Duly, Flow, InvalidInput, RetryPolicy, user
-from duly.admin import Admin
-from duly.flows import Action, actions_of
-from duly.job_options import find_action
-from duly.job_store import JobFilter
-from duly.jobs import JobId, NewJob, check_queues
-from duly.loops import WorkerOptions
+from duly.flows.flow import Action, actions_of
+from duly.flows.job_options import find_action
+from duly.model.jobs import JobId, NewJob, check_queues
+from duly.model.stored_jobs import JobFilter
+from duly.operate.admin import Admin
+from duly.runtime import WorkerOptions
 from duly.stores.memory import MemoryStore
 from duly.testing.jobs import drain
 

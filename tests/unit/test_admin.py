@@ -9,24 +9,18 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from duly.admin import MAX_MANY, Admin, ManyReport
-from duly.client import Client
 from duly.errors import Conflict, InvalidInput, NotFound
-from duly.flows import Flow
-from duly.job_store import (
-    DAY_MS,
-    ClaimRequest,
-    JobCount,
-    JobFilter,
-    ProgressNote,
-    Retention,
-    WorkerInfo,
-)
-from duly.job_views import JobView
-from duly.jobs import JobId, JobState, WorkerId
-from duly.outcomes import Failed, Outcome, Succeeded, decide
-from duly.redaction import REDACTED
-from duly.retries import RetryPolicy
+from duly.flows.client import Client
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest, ProgressNote
+from duly.model.jobs import JobId, JobState, WorkerId
+from duly.model.queues import JobCount, WorkerInfo
+from duly.model.retries import RetryPolicy
+from duly.model.stored_jobs import DAY_MS, JobFilter, Retention
+from duly.operate.admin import MAX_MANY, Admin, ManyReport
+from duly.operate.job_views import JobView
+from duly.operate.redaction.values import REDACTED
+from duly.rules.outcomes import Failed, Outcome, Succeeded, decide
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 

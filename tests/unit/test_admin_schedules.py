@@ -9,23 +9,24 @@ from typing import Any, TypeVar
 import pytest
 
 from duly import cron
-from duly.admin import Admin
 from duly.errors import Conflict, InvalidInput, NotFound
-from duly.flows import Flow, actions_of
-from duly.job_store import ClaimRequest, WorkerInfo
-from duly.jobs import WorkerId
-from duly.ledger import OccurrenceState
-from duly.outcomes import Failed, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.resources import ScheduleCollection
-from duly.schedule_views import key_of, key_text, parse_key
-from duly.schedules import Misfire, Policies, ScheduleId
-from duly.scopes import SYSTEM, user, workspace
-from duly.store import ScheduleFilter, ScheduleKey
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow, actions_of
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.model.ledger import OccurrenceState
+from duly.model.plans import PlanRequest
+from duly.model.queues import WorkerInfo
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.model.scopes import SYSTEM, user, workspace
+from duly.operate.admin import Admin
+from duly.operate.schedule_views import key_of, key_text, parse_key
+from duly.operate.why import Verdict
+from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
-from duly.testing.conformance.quarantine import BAD
-from duly.why import Verdict
+from duly.testing.conformance.index.quarantine import BAD
 
 NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)
 HOURLY = cron("0 * * * *", tz="Europe/Berlin")

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from duly.context import Calls
 from duly.errors import BackendUnavailable
-from duly.jobs import JobId, LeasedJob
-from duly.ledger import Occurrence, OccurrenceState
-from duly.loops.admission import Admission
-from duly.schedules import ScheduleId
+from duly.flows.context import Calls
+from duly.model.jobs import JobId, LeasedJob
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.schedules import ScheduleId
+from duly.runtime.worker.admission import Admission
 
 
 def a_job(number: int) -> LeasedJob:

@@ -1,8 +1,8 @@
 """The buffer of a worker: what waits comes out in order, or pair after pair."""
 
 from duly import Duly, Flow, WorkerOptions
-from duly.jobs import JobId, LeasedJob
-from duly.loops.buffer import Buffer, JobsByPair
+from duly.model.jobs import JobId, LeasedJob
+from duly.runtime.worker.buffer import Buffer, JobsByPair
 
 
 def job(name: str, workspace: str, queue: str = "default") -> LeasedJob:

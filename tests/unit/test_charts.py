@@ -7,14 +7,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from markupsafe import Markup
 
-from duly.forecast import Forecast
-from duly.glass_views import Minute
-from duly.health import Level
-from duly.server import charts
-from duly.server.calendar import MAX_TIMES, planned_days, with_plans
-from duly.server.icons import badge, icon, tone
+from duly.operate.forecast import Forecast
+from duly.operate.health import Level
+from duly.operate.summary_views import Minute
 from duly.triggers import cron, every
 from duly.triggers.instants import to_ms
+from duly.web.dashboard import charts
+from duly.web.dashboard.calendar import MAX_TIMES, planned_days, with_plans
+from duly.web.dashboard.icons import badge, icon, tone
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 BARS = ".//rect[@class]"

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from duly.cli import main
-from duly.server.operators import find_operator, parse_operators
 from duly.settings import Settings
+from duly.web.operators.accounts import find_operator, parse_operators
 
 DULY = str(Path(sys.executable).with_name("duly"))
 PASSWORD = "correct horse battery"  # noqa: S105

@@ -14,7 +14,7 @@ from duly.cli.failures import exit_code, explain_failures
 from duly.cli.output import cell, plain, print_fields, print_json, print_table, say, shown
 from duly.cli.target import instant
 from duly.errors import BackendUnavailable, Conflict, DulyError, InvalidInput, NotFound
-from duly.jobs import JobState
+from duly.model.jobs import JobState
 
 
 class Pair(NamedTuple):

@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from duly.client import MAX_ENQUEUE, Client
 from duly.errors import Conflict, DulyError, InvalidInput, InvalidInstant, NotFound
-from duly.flows import Flow
-from duly.job_store import MAX_INSERT, ClaimRequest, Enqueued, KeyTaken
-from duly.jobs import Job, JobId, JobState, LeasedJob, NewJob, WorkerId
-from duly.outcomes import Failed, Outcome, Succeeded, decide
-from duly.retries import RetryPolicy
-from duly.scopes import SYSTEM, Scope, user, workspace, workspace_of
+from duly.flows.client import MAX_ENQUEUE, Client
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import Job, JobId, JobState, LeasedJob, NewJob, WorkerId
+from duly.model.retries import RetryPolicy
+from duly.model.scopes import SYSTEM, Scope, user, workspace, workspace_of
+from duly.model.stored_jobs import MAX_INSERT, Enqueued, KeyTaken
+from duly.rules.outcomes import Failed, Outcome, Succeeded, decide
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 from duly.triggers.instants import to_ms

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from duly.errors import BackendUnavailable
-from duly.job_store import JobStore
-from duly.jobs import JobId, JobState
-from duly.loops.completions import FIRST_BATCH, MAX_BATCH, Completions
-from duly.outcomes import Finish
+from duly.model.jobs import JobId, JobState
+from duly.rules.outcomes import Finish
+from duly.runtime.worker.completions import FIRST_BATCH, MAX_BATCH, Completions
+from duly.stores.port import JobStore
 
 
 class SlowStore:

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from duly import cron, every, once, weekly
-from duly.coverage import Percentiles, measure, percentiles
-from duly.ledger import Occurrence, OccurrenceState
-from duly.ledger_store import Lateness, LedgerCount, LedgerSummary
-from duly.schedules import Definition, Schedule, ScheduleId
-from duly.scopes import SYSTEM
-from duly.store import ScheduleEvent
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.ledger_counts import Lateness, LedgerCount, LedgerSummary
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import Definition, Schedule, ScheduleId
+from duly.model.scopes import SYSTEM
+from duly.operate.coverage import Percentiles, measure, percentiles
+from duly.operate.why.history import MAX_COUNTED, count_times, is_time, last_before, stretches
 from duly.triggers import Trigger
 from duly.triggers.instants import END_MS, to_ms
-from duly.why.history import MAX_COUNTED, count_times, is_time, last_before, stretches
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 DAY_MS = to_ms(DAY)

@@ -16,15 +16,16 @@ from starlette.types import ASGIApp
 
 from duly import Context, Duly, Flow, JobId, ScheduleCollection, cron, user
 from duly.errors import InvalidInput
-from duly.glass_store import AuditEntry
-from duly.job_store import ClaimRequest, JobFilter
-from duly.jobs import JobState, WorkerId
-from duly.outcomes import Failed, decide
-from duly.server.dashboard import PAGES, WISHES, dashboard_app
-from duly.server.gate import COOKIE, MAX_FORM
-from duly.server.headers import POLICY
-from duly.server.operator_auth import AuthOptions, OperatorAuth
-from duly.server.operators import Operator, hash_password
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobState, WorkerId
+from duly.model.stored_jobs import JobFilter
+from duly.model.summaries import AuditEntry
+from duly.rules.outcomes import Failed, decide
+from duly.web.dashboard import PAGES, WISHES, dashboard_app
+from duly.web.dashboard.gate import COOKIE, MAX_FORM
+from duly.web.dashboard.headers import POLICY
+from duly.web.operators.accounts import Operator, hash_password
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 
 PASSWORD = "correct horse"  # noqa: S105
 HASH = hash_password(PASSWORD)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from duly.dispatch.ids import DispatchId, read_id, unstored_id
 from duly.errors import InvalidInput
-from duly.scopes import SYSTEM, Scope, dispatch_id, user, workspace
+from duly.model.scopes import SYSTEM, Scope, dispatch_id, user, workspace
 
 NAMES = st.text(min_size=1, max_size=20)
 SCOPES = st.one_of(

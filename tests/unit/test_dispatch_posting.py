@@ -4,14 +4,14 @@ import json
 
 import pytest
 
+from duly.dispatch.auth.signing import signed_id
 from duly.dispatch.ids import read_id
-from duly.dispatch.posting import Backoff, Reply, answer_of, post_of
-from duly.dispatch.signing import signed_id
-from duly.dispatch.tick_options import TickOptions, check_base_url
-from duly.dispatch_store import Dispatching
+from duly.dispatch.tick.options import TickOptions, check_base_url
+from duly.dispatch.tick.posting import Backoff, Reply, answer_of, post_of
 from duly.errors import InvalidInput
-from duly.schedules import ScheduleId
-from duly.scopes import user
+from duly.model.dispatches import Dispatching
+from duly.model.schedules import ScheduleId
+from duly.model.scopes import user
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ROW = Dispatching(

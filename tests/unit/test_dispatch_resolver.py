@@ -7,10 +7,10 @@ import pytest
 
 from duly.dispatch.ids import DispatchId
 from duly.dispatch.resolver import config_of, find_stored
-from duly.principals import Principal
-from duly.resources import ScheduleCollection
-from duly.scopes import user
-from duly.store import ScheduleKey
+from duly.flows.collections import ScheduleCollection
+from duly.model.principals import Principal
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.scopes import user
 from duly.stores import MemoryStore
 from duly.triggers import cron
 

@@ -5,10 +5,10 @@ from base64 import b64encode
 
 import pytest
 
-from duly.dispatch.secrets import Gatekeeper, Gateway
-from duly.dispatch.signing import SIGNATURE, TIMESTAMP, sign, signed_id
+from duly.dispatch.auth.secrets import Gatekeeper, Gateway
+from duly.dispatch.auth.signing import SIGNATURE, TIMESTAMP, sign, signed_id
 from duly.errors import InvalidInput
-from duly.principals import Principal
+from duly.model.principals import Principal
 from duly.settings import Settings
 
 OLD, NEW = "old-secret-0123456789", "new-secret-0123456789"
@@ -137,7 +137,7 @@ def test_every_secret_is_compared_whatever_the_first_one_says(
         compared.append(digest)
         return hmac.compare_digest(given, digest)
 
-    monkeypatch.setattr("duly.dispatch.secrets.compare_digest", counted)
+    monkeypatch.setattr("duly.dispatch.auth.secrets.compare_digest", counted)
     keeper = Gatekeeper([Gateway(OLD), Gateway(NEW)])
     for token in (OLD, NEW, "neither-of-the-two", ""):
         compared.clear()

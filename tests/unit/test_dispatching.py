@@ -2,7 +2,10 @@
 
 import pytest
 
-from duly.dispatching import (
+from duly.model.dispatches import DispatchEnd
+from duly.model.jobs import Delivery
+from duly.model.ledger import OccurrenceState, may_go
+from duly.rules.dispatches import (
     CLOSED,
     DENIED,
     GAVE_UP,
@@ -12,15 +15,12 @@ from duly.dispatching import (
     POST_FAILED,
     SCHEDULE_DELETED,
     TICK_DIED,
-    DispatchEnd,
     Fate,
     count_not_found,
     decide_answer,
     decide_lapse,
     not_found_error,
 )
-from duly.jobs import Delivery
-from duly.ledger import OccurrenceState, may_go
 
 DISPATCHING = OccurrenceState.DISPATCHING
 FAILED = OccurrenceState.FAILED

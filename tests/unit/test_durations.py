@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from duly import Flow, RetryPolicy, every, user
-from duly.durations import check_duration, duration_text
 from duly.errors import DulyError, InvalidInput
-from duly.jobs import JobId, NewJob
-from duly.plan_store import PlanRequest
+from duly.model.jobs import JobId, NewJob
+from duly.model.plans import PlanRequest
+from duly.model.schedules import Definition, Limits, check
+from duly.model.upkeep import LedgerRetention
 from duly.rules.checks import check_plan
-from duly.schedules import Definition, Limits, check
-from duly.upkeep_store import LedgerRetention
+from duly.triggers.durations import check_duration, duration_text
 
 SOURCE = Path(__file__).parents[2] / "src" / "duly"
 RAW = re.compile(r"""\}\ ms\b | %[ds]\ ms\b | allowed:[^"]*\{[A-Z_]*_MS\}""", re.VERBOSE)

@@ -9,12 +9,12 @@ from duly.engine.kinds import (
     StoredOccurrence,
     StoredRow,
 )
-from duly.engine.port import PAGE, Tx
-from duly.engine.rows import due_rows, lanes
-from duly.ledger import Occurrence, OccurrenceState
-from duly.occurrences import TRIGGER_VERSION, IndexRow
-from duly.schedules import ScheduleId
-from duly.store import ScheduleEvent
+from duly.engine.schedules.rows import due_rows, lanes
+from duly.engine.transaction import PAGE, Tx
+from duly.model.index_rows import TRIGGER_VERSION, IndexRow
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import ScheduleId
 from duly.stores.memory.source import MemorySource
 from duly.stores.memory.tables import Tables
 

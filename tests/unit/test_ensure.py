@@ -9,9 +9,9 @@ import pytest
 from tests.samples import NOW, next_times, run
 
 from duly.errors import Conflict, InvalidInput
-from duly.resources import Ensured, ScheduleCollection, ScopedSchedules
-from duly.schedules import Limits, Policies
-from duly.scopes import SYSTEM, user, workspace
+from duly.flows.collections import Ensured, ScheduleCollection, ScopedSchedules
+from duly.model.schedules import Limits, Policies
+from duly.model.scopes import SYSTEM, user, workspace
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 from duly.triggers import cron, every, once

@@ -9,14 +9,14 @@ import pytest
 from tests.samples import run
 
 from duly.app import Duly
-from duly.context import Context
 from duly.errors import InvalidInput, InvalidTrigger
-from duly.flows import Action, Flow
-from duly.loops import WorkerOptions
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.schedules import Limits, Misfire
-from duly.scopes import SYSTEM, user, workspace
+from duly.flows.context import Context
+from duly.flows.flow import Action, Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.principals import Principal
+from duly.model.schedules import Limits, Misfire
+from duly.model.scopes import SYSTEM, user, workspace
+from duly.runtime import WorkerOptions
 from duly.triggers import cron, every
 
 

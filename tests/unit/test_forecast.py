@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from duly.forecast import DAY_MINUTES, Forecast, forecast
-from duly.glass_store import MINUTE_MS, Upcoming
-from duly.occurrences import IndexRow, trigger_text
-from duly.schedules import ScheduleId
+from duly.model.index_rows import IndexRow, trigger_text
+from duly.model.schedules import ScheduleId
+from duly.model.summaries import MINUTE_MS, Upcoming
+from duly.operate.forecast import DAY_MINUTES, Forecast, forecast
 from duly.triggers import Trigger, cron, every, once
 from duly.triggers.instants import to_ms
 

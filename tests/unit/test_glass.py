@@ -24,21 +24,22 @@ from duly import (
     once,
     user,
 )
-from duly.alarms import alarms, is_missed
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.glass_store import Glance
-from duly.job_store import ClaimRequest, Retention
-from duly.jobs import WorkerId
-from duly.ledger_store import OccurrenceCounts, OutcomeCount
-from duly.occurrences import IndexRow
-from duly.outcomes import Failed, Succeeded, decide
-from duly.plan_store import PlanRequest
-from duly.server.dashboard import dashboard_app
-from duly.server.kept import Kept, Shared
-from duly.server.live import Live, changes, event
-from duly.server.metrics import OTHER_FLOWS, Metrics, of_ledger
-from duly.server.operator_auth import AuthOptions, OperatorAuth
+from duly.model.claims import ClaimRequest
+from duly.model.index_rows import IndexRow
+from duly.model.jobs import WorkerId
+from duly.model.ledger_counts import OccurrenceCounts, OutcomeCount
+from duly.model.plans import PlanRequest
+from duly.model.stored_jobs import Retention
+from duly.model.summaries import Glance
+from duly.operate.alarms import alarms, is_missed
+from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.testing import ManualClock
+from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.cached import Kept, Shared
+from duly.web.dashboard.live import Live, changes, event
+from duly.web.metrics import OTHER_FLOWS, Metrics, of_ledger
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 TOKEN = "scrape-scrape-scrape"  # noqa: S105

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from duly.health import Health, Vitals, judge
-from duly.job_store import QueueSettings
-from duly.jobs import JobState
-from duly.ledger_store import MissingSchedule
-from duly.schedules import ScheduleId
-from duly.store import IndexHealth
+from duly.model.index import IndexHealth
+from duly.model.jobs import JobState
+from duly.model.ledger_counts import MissingSchedule
+from duly.model.queues import QueueSettings
+from duly.model.schedules import ScheduleId
+from duly.operate.health import Health, Vitals, judge
 
 MISSING = MissingSchedule(ScheduleId("sch_1"), "crm", "user:ada", "digest", 10, 2, 5)
 NOW_MS = 1_800_000_000_000

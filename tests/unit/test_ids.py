@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duly.engine.ids import MAX_NEW, new_id, new_ids
 from duly.errors import InvalidInput
-from duly.ids import MAX_NEW, new_id, new_ids
 from duly.testing import ManualClock
 
 START = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)
@@ -50,7 +50,7 @@ def test_ids_of_one_millisecond_differ() -> None:
 def test_ids_of_many_processes_differ() -> None:
     """Also where both clocks stand still at the same instant: chance decides, not time."""
     code = (
-        "from datetime import UTC, datetime; from duly.ids import new_id; "
+        "from datetime import UTC, datetime; from duly.engine.ids import new_id; "
         "from duly.testing import ManualClock; "
         "clock = ManualClock(datetime(2026, 5, 4, tzinfo=UTC)); "
         "print(*(new_id('sch_', clock=clock) for _ in range(5_000)))"

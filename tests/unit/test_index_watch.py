@@ -3,7 +3,7 @@
 import asyncio
 
 from duly import ScheduleCollection, ScheduleKey, cron, user
-from duly.index_watch import IndexRound, IndexWatch
+from duly.operate.index_watch import IndexRound, IndexWatch
 from duly.stores.memory import MemoryStore
 
 

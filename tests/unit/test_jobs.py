@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.errors import InvalidInput
-from duly.jobs import (
+from duly.model.jobs import (
     FINAL,
     KEY_TTL_MS,
     MAX_INPUT_BYTES,
@@ -24,7 +24,7 @@ from duly.jobs import (
     retry_from,
     retry_text,
 )
-from duly.retries import RetryPolicy
+from duly.model.retries import RetryPolicy
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 # Written by hand from the design: rows are "from", columns "to"; x may, = stays, . is refused.

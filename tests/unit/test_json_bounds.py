@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_serializer
 
-from duly.client import Client
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.json_bounds import MAX_JSON_DEPTH, check_json_bounds, check_json_text
-from duly.resources import ResourceCollection, ScheduleCollection
-from duly.schedules import Limits
-from duly.scopes import user
+from duly.flows.client import Client
+from duly.flows.collections import ResourceCollection, ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.json_bounds import MAX_JSON_DEPTH, check_json_bounds, check_json_text
+from duly.model.schedules import Limits
+from duly.model.scopes import user
 from duly.stores import MemoryStore
 from duly.triggers import cron
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from duly import Duly, Flow
-from duly.job_store import ClaimRequest
-from duly.jobs import WorkerId
-from duly.loops.leases import STUCK_S, Leases
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import WorkerId
+from duly.runtime.worker.leases import STUCK_S, Leases
 
 WORKER = WorkerId("w")
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from duly.jobs import JobState
-from duly.ledger import (
+from duly.model.jobs import JobState
+from duly.model.ledger import (
     BACKFILLABLE,
     LEDGER_TRANSITIONS,
     OPEN,
@@ -15,7 +15,7 @@ from duly.ledger import (
     may_go,
     outcome_of,
 )
-from duly.schedules import ScheduleId
+from duly.model.schedules import ScheduleId
 
 # Written by hand from the design: rows are "from", columns "to"; x may, . is refused.
 STATES = "planned dispatching fired succeeded failed skipped missed withdrawn denied quarantined"

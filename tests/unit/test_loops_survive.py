@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from duly.errors import BackendUnavailable, Conflict, DulyError, InternalError
-from duly.flows import Flow
-from duly.job_store import ClaimRequest, Claims, NextLeaseEnd
-from duly.loops import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
-from duly.plan_store import PlanReport, PlanRequest
+from duly.flows.flow import Flow
+from duly.model.claims import ClaimRequest, Claims, NextLeaseEnd
+from duly.model.plans import PlanReport, PlanRequest
+from duly.runtime import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
 from duly.stores import MemoryStore
 
 FAILURES = [BackendUnavailable("not now"), InternalError("a bug"), Conflict("taken")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from duly import Trigger, cron, every, once, weekly
 from duly.errors import InvalidInput
-from duly.occurrences import (
+from duly.model.index_rows import (
     MAX_MISSED,
     Advance,
     IndexRow,
@@ -20,8 +20,16 @@ from duly.occurrences import (
     trigger_of,
     trigger_text,
 )
-from duly.schedules import Definition, Policies, Schedule, ScheduleId, bind, binding_key, state_of
-from duly.scopes import user
+from duly.model.schedules import (
+    Definition,
+    Policies,
+    Schedule,
+    ScheduleId,
+    bind,
+    binding_key,
+    state_of,
+)
+from duly.model.scopes import user
 from duly.triggers.instants import END_MS, to_ms
 
 NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)

@@ -7,9 +7,18 @@ from datetime import UTC, datetime
 import pytest
 
 from duly.errors import InvalidInput
-from duly.server import csrf
-from duly.server.gate import own_path
-from duly.server.operator_auth import (
+from duly.settings import Settings
+from duly.testing import ManualClock
+from duly.web.dashboard import csrf
+from duly.web.dashboard.gate import own_path
+from duly.web.operators.accounts import (
+    Operator,
+    find_operator,
+    hash_password,
+    is_loopback,
+    parse_operators,
+)
+from duly.web.operators.auth import (
     DEVELOPER,
     FAILURES,
     MAX_IN_LINE,
@@ -18,16 +27,7 @@ from duly.server.operator_auth import (
     OperatorAuth,
     Wait,
 )
-from duly.server.operator_sessions import Signer, begin_session, read_session
-from duly.server.operators import (
-    Operator,
-    find_operator,
-    hash_password,
-    is_loopback,
-    parse_operators,
-)
-from duly.settings import Settings
-from duly.testing import ManualClock
+from duly.web.operators.sessions import Signer, begin_session, read_session
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 PASSWORD = "correct horse"  # noqa: S105

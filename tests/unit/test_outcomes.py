@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.jobs import JobId, JobState, LeasedJob, StartMode, may_go, retry_text
-from duly.outcomes import (
+from duly.model.jobs import JobId, JobState, LeasedJob, StartMode, may_go, retry_text
+from duly.model.retries import RetryPolicy
+from duly.rules.outcomes import (
     Cancelled,
     Failed,
     Finish,
@@ -17,7 +18,6 @@ from duly.outcomes import (
     decide,
     decide_loss,
 )
-from duly.retries import RetryPolicy
 
 FIXED = RetryPolicy(attempts=3, backoff="fixed", first_delay_ms=1_000, jitter=False)
 JOB = JobId("job_1")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from duly import Trigger, cron, every, once
-from duly.ledger import LEDGER_TRANSITIONS, OccurrenceState
-from duly.occurrences import MAX_MISSED, IndexRow, policies_text, trigger_text
-from duly.planning import MAX_PLANNED, Plan, PlannedOccurrence, plan, plan_many, policies_of
-from duly.schedules import Misfire, Policies, ScheduleId
+from duly.model.index_rows import MAX_MISSED, IndexRow, policies_text, trigger_text
+from duly.model.ledger import LEDGER_TRANSITIONS, OccurrenceState
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.rules.planning import MAX_PLANNED, Plan, PlannedOccurrence, plan, plan_many, policies_of
 from duly.triggers.instants import to_ms
 
 NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)

@@ -8,11 +8,11 @@ import pytest
 
 from duly import every
 from duly.errors import InvalidInput
-from duly.ledger import OccurrenceState
-from duly.occurrences import IndexRow, policies_text, trigger_text
-from duly.planning import PlannedOccurrence, plan, plan_many, policies_of
-from duly.retries import RetryPolicy
-from duly.schedules import Misfire, Policies, ScheduleId
+from duly.model.index_rows import IndexRow, policies_text, trigger_text
+from duly.model.ledger import OccurrenceState
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.rules.planning import PlannedOccurrence, plan, plan_many, policies_of
 from duly.triggers.instants import END_MS, to_ms
 
 NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)

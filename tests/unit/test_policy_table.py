@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from duly import Trigger, cron
-from duly.ledger import OccurrenceState
-from duly.occurrences import IndexRow, policies_text, trigger_text
-from duly.planning import Plan, plan, plan_many
-from duly.schedules import Misfire, Policies, ScheduleId
+from duly.model.index_rows import IndexRow, policies_text, trigger_text
+from duly.model.ledger import OccurrenceState
+from duly.model.schedules import Misfire, Policies, ScheduleId
+from duly.rules.planning import Plan, plan, plan_many
 from duly.triggers.instants import from_ms, to_ms
 
 BERLIN = "Europe/Berlin"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duly.stores.sql.postgresql_arrays import numbers_array, texts_array
+from duly.stores.sql.dialects.postgresql.arrays import numbers_array, texts_array
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from duly.errors import InvalidInput
-from duly.principals import Principal, principal_of
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.model.principals import Principal, principal_of
+from duly.model.scopes import SYSTEM, Scope, user, workspace
 
 
 @pytest.mark.parametrize(

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.admin import Admin
-from duly.client import Client
 from duly.errors import BackendUnavailable, DulyError, InternalError
-from duly.flows import Flow
-from duly.job_requests import JobOptions
-from duly.job_store import JobFilter
-from duly.resources import ResourceCollection, ScopedSchedules
-from duly.resources.collection import ScopedCollection
-from duly.resources.requests import NewSchedule, ScheduleOptions
-from duly.schedule_admin import ScheduleAdmin
-from duly.schedules import Policies
-from duly.scopes import SYSTEM, user
-from duly.store import ScheduleFilter, ScheduleKey
+from duly.flows.client import Client
+from duly.flows.collections import ResourceCollection, ScopedSchedules
+from duly.flows.collections.collection import ScopedCollection
+from duly.flows.collections.requests import NewSchedule, ScheduleOptions
+from duly.flows.flow import Flow
+from duly.flows.job_requests import JobOptions
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import Policies
+from duly.model.scopes import SYSTEM, user
+from duly.model.stored_jobs import JobFilter
+from duly.operate.admin import Admin
+from duly.operate.schedule_admin import ScheduleAdmin
 from duly.stores import MemoryStore
-from duly.testing.conformance.argument_samples import SPOILT
+from duly.testing.conformance.arguments.samples import SPOILT
 from duly.triggers import cron
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

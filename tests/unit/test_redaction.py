@@ -5,9 +5,10 @@ from time import perf_counter
 
 import pytest
 
-from duly.jobs import MAX_ERROR_CHARACTERS
-from duly.known_secrets import CUT, MAX_WORK, KnownSecrets
-from duly.redaction import (
+from duly.model.jobs import MAX_ERROR_CHARACTERS
+from duly.operate.redaction.known_secrets import CUT, MAX_WORK, KnownSecrets
+from duly.operate.redaction.secret_names import EVERY, MAX_NAME, is_secret, joined
+from duly.operate.redaction.values import (
     MAX_DEPTH,
     REDACTED,
     is_masked,
@@ -16,7 +17,6 @@ from duly.redaction import (
     scrub,
     secret_values,
 )
-from duly.secret_names import EVERY, MAX_NAME, is_secret, joined
 
 SECRET_NAMES = [
     "password",

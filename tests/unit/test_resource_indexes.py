@@ -17,13 +17,9 @@ from tests.products import (
 from tests.samples import run
 
 from duly.errors import Conflict, InvalidInput
-from duly.resources import (
-    BeforeWrite,
-    ResourceCollection,
-    ScopedCollection,
-)
-from duly.scopes import SYSTEM, user
-from duly.store import DocumentWrite, Written
+from duly.flows.collections import BeforeWrite, ResourceCollection, ScopedCollection
+from duly.model.documents import DocumentWrite, Written
+from duly.model.scopes import SYSTEM, user
 from duly.stores.memory import MemoryStore
 
 

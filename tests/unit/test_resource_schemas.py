@@ -20,10 +20,8 @@ from tests.products import (
 from tests.samples import run
 
 from duly.errors import InvalidInput
-from duly.resources import (
-    ResourceCollection,
-)
-from duly.scopes import SYSTEM, user
+from duly.flows.collections import ResourceCollection
+from duly.model.scopes import SYSTEM, user
 from duly.stores.memory import MemoryStore
 
 

@@ -8,14 +8,9 @@ from tests.products import Product, collection_of
 from tests.samples import NOW, run
 
 from duly.errors import Conflict, InvalidInput, NotFound
-from duly.resources import (
-    CollectionLimits,
-    Resource,
-    ResourceCollection,
-    ScopedCollection,
-)
-from duly.scopes import SYSTEM, user, workspace
-from duly.store import DocumentWrite, Refused, Written
+from duly.flows.collections import CollectionLimits, Resource, ResourceCollection, ScopedCollection
+from duly.model.documents import DocumentWrite, Refused, Written
+from duly.model.scopes import SYSTEM, user, workspace
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 

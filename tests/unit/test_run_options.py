@@ -3,8 +3,8 @@
 import pytest
 
 from duly import InvalidInput, RetryPolicy
-from duly.run_options import DEFAULTS, RunOptions, choose, options_of
-from duly.schedules import Policies
+from duly.model.run_options import DEFAULTS, RunOptions, choose, options_of
+from duly.model.schedules import Policies
 
 DECLARED = RunOptions("slow", RetryPolicy(attempts=7), 9_000, "at_most_once")
 

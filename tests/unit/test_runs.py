@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import pytest
 from tests.asking import NOW
 
-from duly.ledger import OccurrenceState
-from duly.occurrences import trigger_text
-from duly.planning import Plan, PlannedOccurrence
-from duly.runs import count_of, runs_after_edit, runs_left, settle
-from duly.schedules import Definition, ScheduleId
+from duly.model.index_rows import trigger_text
+from duly.model.ledger import OccurrenceState
+from duly.model.schedules import Definition, ScheduleId
+from duly.rules.planning import Plan, PlannedOccurrence
+from duly.rules.runs import count_of, runs_after_edit, runs_left, settle
 from duly.triggers import every
 from duly.triggers.instants import to_ms
 

@@ -11,16 +11,13 @@ from tests.samples import NOW, Action, next_times, run
 
 from duly import Explanation, Trigger, cron, every, once, weekly
 from duly.errors import Conflict, InvalidInput, NotFound
-from duly.resources import NewSchedule, ScheduleCollection, ScopedSchedules
-from duly.resources.requests import TriggerWords
-from duly.schedules import Limits, Schedule
-from duly.scopes import user
-from duly.store import (
-    IndexHealth,
-    Refused,
-    ScheduleWrite,
-    ScheduleWritten,
-)
+from duly.flows.collections import NewSchedule, ScheduleCollection, ScopedSchedules
+from duly.flows.collections.requests import TriggerWords
+from duly.model.documents import Refused
+from duly.model.index import IndexHealth
+from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Limits, Schedule
+from duly.model.scopes import user
 from duly.stores.memory import MemoryStore
 from duly.testing import ManualClock
 from duly.triggers.instants import to_ms

@@ -11,13 +11,11 @@ from tests.samples import NOW, Action, next_times, run
 
 from duly import cron, every, once, weekly
 from duly.errors import Conflict, DulyError, InvalidInput, InvalidTrigger
-from duly.resources import ScheduleCollection, ScopedSchedules
-from duly.schedules import Limits, Policies
-from duly.scopes import SYSTEM, Scope, user, workspace
-from duly.store import (
-    DocumentWrite,
-    ScheduleKey,
-)
+from duly.flows.collections import ScheduleCollection, ScopedSchedules
+from duly.model.documents import DocumentWrite
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.schedules import Limits, Policies
+from duly.model.scopes import SYSTEM, Scope, user, workspace
 from duly.stores.memory import MemoryStore
 from duly.testing.clock import ManualClock
 

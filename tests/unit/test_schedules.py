@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from duly import cron, every, once, weekly
 from duly.errors import InvalidInput, InvalidTrigger, UnknownTrigger
-from duly.occurrences import policies_text
-from duly.planning import policies_of
-from duly.retries import RetryPolicy
-from duly.schedules import (
+from duly.model.index_rows import policies_text
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import (
     DEFAULT_LIMITS,
     Definition,
     HandOver,
@@ -30,7 +29,8 @@ from duly.schedules import (
     rebind,
     state_of,
 )
-from duly.scopes import SYSTEM, Scope, user, workspace
+from duly.model.scopes import SYSTEM, Scope, user, workspace
+from duly.rules.planning import policies_of
 from duly.triggers import Trigger
 from duly.triggers.instants import to_ms
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.errors import InvalidInput
-from duly.scopes import (
+from duly.model.scopes import (
     MAX_DISPATCH_ID,
     MAX_NAME,
     SYSTEM,

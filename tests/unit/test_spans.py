@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly import cron, every
-from duly.occurrences import MAX_MISSED, trigger_text
+from duly.model.index_rows import MAX_MISSED, trigger_text
 from duly.rules.spans import Span, span, span_until, spans_left
 from duly.triggers.instants import to_ms
 

@@ -6,10 +6,10 @@ from typing import get_args, get_type_hints
 
 from tools.reference.pages import MARK
 
-from duly.jobs import JobState
-from duly.ledger import OccurrenceState
-from duly.schedules import ScheduleState
-from duly.store import ScheduleEvent
+from duly.model.jobs import JobState
+from duly.model.ledger import OccurrenceState
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import ScheduleState
 
 PAGE = Path(__file__).parents[2] / "docs/reference/states.md"
 

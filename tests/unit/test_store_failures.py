@@ -12,9 +12,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from duly.errors import BackendUnavailable, Conflict, DulyError, InternalError, InvalidInput
 from duly.stores.sql.db import LostRace
+from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect, sqlstate_of
+from duly.stores.sql.dialects.sqlite.dialect import SqliteDialect
 from duly.stores.sql.failures import translated
-from duly.stores.sql.postgresql import PostgresqlDialect, sqlstate_of
-from duly.stores.sql.sqlite import SqliteDialect
 
 URLS = (make_url("postgresql://h/d"), make_url("sqlite:///x.db"))
 VALUE = "hunter22"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.jobs import JobId, Turn
-from duly.schedules import Misfire, Overlap, Policies
-from duly.turns import Asking, Turns, Unstarted, decide_late, decide_turns
+from duly.model.jobs import JobId, Turn
+from duly.model.schedules import Misfire, Overlap, Policies
+from duly.rules.overlap import Asking, Turns, Unstarted, decide_late, decide_turns
 
 NOW_MS = 1_000_000_000
 MINUTE_MS = 60_000

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from duly.job_store import WaitingWork, WorkerInfo
-from duly.jobs import WorkerId
-from duly.unserved import find_unserved
+from duly.model.jobs import WorkerId
+from duly.model.queues import WaitingWork, WorkerInfo
+from duly.operate.unserved import find_unserved
 
 WORKER = WorkerInfo(WorkerId("w"), "host", 1, ("default", "mail"), 4, actions=("crm.a", "crm.b"))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duly.jobs import JobId, LeasedJob
-from duly.loops.watchdog import Watchdog
+from duly.model.jobs import JobId, LeasedJob
+from duly.runtime.worker.watchdog import Watchdog
 
 JOB = LeasedJob(JobId("job_7"), "mail.send", "null", *[None] * 13)  # type: ignore[arg-type]
 
@@ -41,7 +41,7 @@ def test_a_blocking_handler_is_named_and_given_up(caplog: pytest.LogCaptureFixtu
         await task
         watchdog.close()
 
-    with caplog.at_level(logging.INFO, "duly.loops.watchdog"):
+    with caplog.at_level(logging.INFO, "duly.runtime.worker.watchdog"):
         asyncio.run(play())
     assert ended.is_set()
     assert stored == [("job_7", "blocked the event loop of its worker for over 0.2 s")]
@@ -68,7 +68,7 @@ def test_other_code_is_named_but_ends_nothing() -> None:
         watchdog.close()
 
     handler = Warned(logging.ERROR)
-    logger = logging.getLogger("duly.loops.watchdog")
+    logger = logging.getLogger("duly.runtime.worker.watchdog")
     logger.addHandler(handler)
     try:
         asyncio.run(play())

@@ -22,10 +22,10 @@ from tests.asking import (
 )
 
 from duly import cron, every, once
-from duly.durations import duration_text
-from duly.occurrences import index_row
+from duly.model.index_rows import index_row
+from duly.operate.why import Stored, Verdict, why
+from duly.triggers.durations import duration_text
 from duly.triggers.instants import to_ms
-from duly.why import Stored, Verdict, why
 
 
 def test_before_creation() -> None:

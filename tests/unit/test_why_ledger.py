@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.asking import S, a_ledger_row, an_event, ask, fact, ms
 
-from duly.ledger import Occurrence
-from duly.why import Verdict
+from duly.model.ledger import Occurrence
+from duly.operate.why import Verdict
 
 LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
     "succeeded": (

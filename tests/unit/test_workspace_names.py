@@ -9,13 +9,13 @@ import pytest
 
 from duly import Duly, Flow, InvalidInput, Principal, cron, user, workspace
 from duly.dispatch.ids import read_id
-from duly.job_store import JobFilter
-from duly.principals import principal_of
-from duly.resources import ResourceKind
-from duly.schedules import Definition, ScheduleId
-from duly.scopes import SYSTEM, Scope, check_workspace, place_of_jobs, workspace_of
-from duly.store import ScheduleKey, ScheduleWrite, ScheduleWritten
-from duly.testing.conformance.job_samples import a_job
+from duly.flows.collections import ResourceKind
+from duly.model.principals import principal_of
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Definition, ScheduleId
+from duly.model.scopes import SYSTEM, Scope, check_workspace, place_of_jobs, workspace_of
+from duly.model.stored_jobs import JobFilter
+from duly.testing.conformance.jobs.samples import a_job
 from duly.triggers import every
 
 mail = Flow("mail")

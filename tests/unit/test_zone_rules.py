@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tzdata  # type: ignore[import-untyped]
 
-from duly.zone_rules import is_newer, rules_on_disk
+from duly.engine.upkeep.zone_version import is_newer, rules_on_disk
 
 
 @pytest.fixture(autouse=True)

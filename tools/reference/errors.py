@@ -17,9 +17,9 @@ from tools.reference import markdown
 from tools.reference.markdown import code, table
 
 _MAKERS = {"problem", "refusal"}
-_FOLDERS = ("server", "dispatch")
+_FOLDERS = ("web", "dispatch")
 # What is raised outside errors.py must have been imported to be found.
-_RAISERS = ("duly.loops",)
+_RAISERS = ("duly.runtime",)
 
 
 def tree() -> str:
@@ -65,7 +65,7 @@ def every_class() -> list[type[DulyError]]:
 def every_word() -> Iterator[tuple[int, str]]:
     """(status, word) of every call that makes an answer with an error."""
     for folder in _FOLDERS:
-        for file in sorted(Path(str(resources.files("duly") / folder)).glob("*.py")):
+        for file in sorted(Path(str(resources.files("duly") / folder)).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Call):
                     yield from _of_call(node)

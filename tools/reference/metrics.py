@@ -10,9 +10,9 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from duly import Duly, Flow
-from duly.server.dashboard import dashboard_app
-from duly.server.operator_auth import AuthOptions, OperatorAuth
 from duly.testing.jobs import drain
+from duly.web.dashboard import dashboard_app
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tools.reference.markdown import code, table, words
 
 _TOKEN = "a-token-for-the-reference-of-metrics"  # noqa: S105

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from duly.server.openapi import document
+from duly.web.api.openapi import document
 from tools.reference.markdown import code, table, words
 
 _WHO = {"bearer": "gateway", "signed": "gateway", "user": "end user", "sender": "sender"}

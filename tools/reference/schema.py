@@ -8,9 +8,9 @@ from dataclasses import fields
 
 from sqlalchemy import Table, create_engine, text
 
-from duly.stores.sql import migrate
 from duly.stores.sql.opening import dialect_of
-from duly.stores.sql.schema import PREFIX, Tables, make_tables
+from duly.stores.sql.schema import migrate
+from duly.stores.sql.schema.tables import PREFIX, Tables, make_tables
 from tools.reference.markdown import code, table, words
 
 _URL = "sqlite://"

@@ -15,16 +15,16 @@ import msgspec
 
 from duly.app import Duly
 from duly.dispatch.options import BodyLimits, HttpOptions
-from duly.dispatch.tick_options import TickOptions
-from duly.flows import ActionOptions
-from duly.job_store import Retention
-from duly.loops import KeeperOptions, PlannerOptions, WorkerOptions
-from duly.retries import RetryPolicy
-from duly.schedules import Limits
-from duly.server.operator_auth import AuthOptions
+from duly.dispatch.tick.options import TickOptions
+from duly.flows.flow import ActionOptions
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Limits
+from duly.model.stored_jobs import Retention
+from duly.model.upkeep import LedgerRetention
+from duly.runtime import KeeperOptions, PlannerOptions, WorkerOptions
 from duly.settings import Settings
 from duly.stores.sql.options import SqlOptions
-from duly.upkeep_store import LedgerRetention
+from duly.web.operators.auth import AuthOptions
 from tools.reference.markdown import code, table
 
 OPTIONS: tuple[tuple[type, str], ...] = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duly.jobs import TRANSITIONS, JobState
-from duly.ledger import LEDGER_TRANSITIONS, OccurrenceState, follow
+from duly.model.jobs import TRANSITIONS, JobState
+from duly.model.ledger import LEDGER_TRANSITIONS, OccurrenceState, follow
 from tools.reference.markdown import code, table, words
 
 

@@ -12,7 +12,7 @@ from pygments.formatters import HtmlFormatter
 from tools.site.links import linked_files, relinked, repository_path, site_uri
 
 ROOT = Path(__file__).parents[2]
-ICON = ROOT / "src/duly/server/static/icon.svg"
+ICON = ROOT / "src/duly/web/dashboard/static/icon.svg"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

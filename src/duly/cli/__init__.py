@@ -7,7 +7,7 @@ is allowed), 3 the database did not answer.
 import click
 
 from duly.cli.completion import completion
-from duly.cli.demo import demo
+from duly.cli.demo.demo import demo
 from duly.cli.explain import explain
 from duly.cli.health import doctor, health
 from duly.cli.jobs import jobs

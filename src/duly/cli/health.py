@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from duly.admin import Admin
 from duly.cli.failures import REFUSED
 from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, on_database
 from duly.clock import SystemClock
-from duly.durations import duration_text
-from duly.health import Finding, Health
-from duly.store import ReconcileReport
+from duly.model.index import ReconcileReport
+from duly.operate.admin import Admin
+from duly.operate.health import Finding, Health
+from duly.triggers.durations import duration_text
 
 CLOCKS_MS = 2_000
 """Host and database may differ by so much; leases and due times go by the database."""

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from duly.admin import Admin
 from duly.cli.output import heading, print_fields, print_json, print_table, say
 from duly.cli.target import Target, by_option, confirm, limit_option, on_database, yes_option
-from duly.control_characters import first_line
-from duly.durations import duration_text
-from duly.job_store import JobFilter
-from duly.job_views import JobDetail, JobView
-from duly.jobs import JobId, JobState
+from duly.model.jobs import JobId, JobState
+from duly.model.stored_jobs import JobFilter
+from duly.operate.admin import Admin
+from duly.operate.control_characters import first_line
+from duly.operate.job_views import JobDetail, JobView
+from duly.triggers.durations import duration_text
 
 _COLUMNS = {
     "job": lambda job: job.id,

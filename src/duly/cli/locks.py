@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from duly.admin import Admin
 from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, confirm, limit_option, on_database, yes_option
-from duly.job_views import LockView
+from duly.operate.admin import Admin
+from duly.operate.job_views import LockView
 
 _LOCKS = {
     "lock": lambda view: view.name,

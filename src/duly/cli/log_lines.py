@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import click
 
 from duly.cli.output import iso
-from duly.control_characters import continue_lines, escape_json
-from duly.redaction import MAX_SCANNED, scrub
+from duly.operate.control_characters import continue_lines, escape_json
+from duly.operate.redaction.values import MAX_SCANNED, scrub
 from duly.triggers.instants import from_ms
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from duly.admin import Admin
 from duly.cli.output import print_json, print_table
 from duly.cli.target import Target, instant, limit_option, on_database, zone_of
-from duly.ledger import OccurrenceState
-from duly.schedule_views import OccurrenceView
+from duly.model.ledger import OccurrenceState
+from duly.operate.admin import Admin
+from duly.operate.schedule_views import OccurrenceView
 
 COLUMNS = {
     "nominal time": lambda row: row.nominal_at,

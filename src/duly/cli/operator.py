@@ -49,7 +49,7 @@ def hash_(name: str, role: str) -> None:
       duly operator hash ada < password-file
     """
     # scrypt and the server's parts are for whoever signs in, not for every command.
-    from duly.server.operators import Operator, Role, hash_password
+    from duly.web.operators.accounts import Operator, Role, hash_password
 
     checked = Operator(name, cast(Role, role))
     if "," in name or ":" in name:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from duly.control_characters import escape_controls, escape_json, escape_line
+from duly.operate.control_characters import escape_controls, escape_json, escape_line
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], object]]

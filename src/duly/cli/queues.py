@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from msgspec import UNSET
 
-from duly.admin import Admin
 from duly.cli.output import print_json, print_table, say
 from duly.cli.target import Target, by_option, on_database
-from duly.job_views import QueueView
+from duly.operate.admin import Admin
+from duly.operate.job_views import QueueView
 
 _QUEUES = {
     "queue": lambda view: view.queue,

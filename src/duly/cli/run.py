@@ -15,11 +15,11 @@ from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.log_lines import begin_logging, log_options
 from duly.cli.output import say
-from duly.loops import WorkerOptions, WorkerStuck
-from duly.server.descriptors import raise_descriptor_limit
+from duly.runtime import WorkerOptions, WorkerStuck
+from duly.web.serving.descriptors import raise_descriptor_limit
 
 if TYPE_CHECKING:
-    from duly.server.serving import Listening
+    from duly.web.serving.serving import Listening
 
 ROLES = ("planner", "worker", "keeper", "api")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -168,7 +168,7 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
 
 def _server(app: Duly, words: dict[str, Any]) -> Listening:
     # Only those who serve wait for the import.
-    from duly.server.serving import Address, Serving
+    from duly.web.serving.serving import Address, Serving
 
     server = Serving(app, Address(words["host"], words["port"], words["dev"]))
     say(f"duly: dashboard and API at {server.url}", err=True)
@@ -179,7 +179,7 @@ def _server(app: Duly, words: dict[str, Any]) -> Listening:
 
 
 def _probing(app: Duly, where: str) -> Listening:
-    from duly.server.serving import Address, probing
+    from duly.web.serving.serving import Address, probing
 
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:

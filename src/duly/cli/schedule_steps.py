@@ -8,11 +8,11 @@ from contextlib import nullcontext
 import click
 from rich.progress import Progress
 
-from duly.admin import Admin
 from duly.cli.output import print_fields, print_json, say
 from duly.cli.target import Target, by_option, confirm, instant, on_database, yes_option, zone_of
-from duly.schedule_admin import BackfillProgress
-from duly.schedule_views import OccurrenceView, ScheduleView
+from duly.operate.admin import Admin
+from duly.operate.schedule_admin import BackfillProgress
+from duly.operate.schedule_views import OccurrenceView, ScheduleView
 
 
 def _step(target: Target, work: Callable[[Admin], Awaitable[ScheduleView]], did: str) -> None:

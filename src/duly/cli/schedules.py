@@ -6,17 +6,18 @@ from typing import get_args
 
 import click
 
-from duly.admin import Admin
 from duly.cli.explain import show as show_explanation
 from duly.cli.occurrences import COLUMNS as LEDGER
 from duly.cli.output import heading, print_fields, print_json, print_table, say
 from duly.cli.target import Target, instant, limit_option, on_database, zone_of
-from duly.durations import duration_text
-from duly.schedule_views import ScheduleDetail, ScheduleEventView, ScheduleView, key_text
-from duly.schedules import HandOver, ScheduleState
-from duly.store import Quarantined, ScheduleFilter
+from duly.model.index import Quarantined
+from duly.model.schedule_writes import ScheduleFilter
+from duly.model.schedules import HandOver, ScheduleState
+from duly.operate.admin import Admin
+from duly.operate.schedule_views import ScheduleDetail, ScheduleEventView, ScheduleView, key_text
+from duly.operate.why import Answer
 from duly.triggers import Explanation
-from duly.why import Answer
+from duly.triggers.durations import duration_text
 
 _STATES = get_args(ScheduleState)
 _HAND_OVERS = get_args(HandOver)

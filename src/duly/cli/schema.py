@@ -36,7 +36,7 @@ def print_(url: str, namespace: str | None) -> None:
     Examples:
       duly schema print postgresql:// --namespace billing
     """
-    from duly.stores.upkeep import print_schema
+    from duly.stores.schema_commands import print_schema
 
     click.echo(print_schema(url, namespace))
 
@@ -80,13 +80,13 @@ def check(url: str, namespace: str | None) -> None:
     Examples:
       duly schema check postgresql://app@db/app
     """
-    from duly.stores.upkeep import check_schema
+    from duly.stores.schema_commands import check_schema
 
     click.echo(f"schema version {check_schema(url, namespace)}: fine")
 
 
 def _upgrade(url: str, namespace: str | None) -> None:
-    from duly.stores.upkeep import upgrade_schema
+    from duly.stores.schema_commands import upgrade_schema
 
     steps = upgrade_schema(url, namespace)
     for step in steps:

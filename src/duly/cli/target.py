@@ -17,13 +17,13 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from duly.admin import Admin
 from duly.app import Duly
 from duly.cli.application import find_app
 from duly.cli.failures import explain_failures
 from duly.cli.output import say
-from duly.control_characters import escape_controls
 from duly.errors import BackendUnavailable, InvalidInput, NotFound
+from duly.operate.admin import Admin
+from duly.operate.control_characters import escape_controls
 from duly.settings import Settings
 
 T = TypeVar("T")

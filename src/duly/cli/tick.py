@@ -17,7 +17,7 @@ from duly.cli.output import say
 from duly.errors import BackendUnavailable
 
 if TYPE_CHECKING:
-    from duly.dispatch.tick import Tick, TickReport
+    from duly.dispatch.tick.tick import Tick, TickReport
 
 
 @click.command()
@@ -77,7 +77,7 @@ async def _repeat(tick: Tick, period: float) -> None:
 async def _drain(tick: Tick, stopping: asyncio.Event | None = None) -> TickReport:
     """Tick until nothing is due."""
     # Only those who post wait for the import.
-    from duly.dispatch.tick import TickReport
+    from duly.dispatch.tick.tick import TickReport
 
     total = TickReport()
     while stopping is None or not stopping.is_set():

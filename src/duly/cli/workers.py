@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from duly.admin import Admin
 from duly.cli.output import print_json, print_table
 from duly.cli.target import Target, limit_option, on_database
-from duly.job_views import WorkerView
+from duly.operate.admin import Admin
+from duly.operate.job_views import WorkerView
 
 
 def _state(view: WorkerView) -> str:

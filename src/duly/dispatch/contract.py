@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from duly.dispatch.auth.secrets import Admission
 from duly.dispatch.ids import DispatchId, read_id
-from duly.dispatch.secrets import Admission
 from duly.errors import InvalidInput, InvalidInstant
-from duly.jobs import JobId, check_text
-from duly.json_bounds import check_json_text
-from duly.schedules import ScheduleId
+from duly.model.jobs import JobId, check_text
+from duly.model.json_bounds import check_json_text
+from duly.model.schedules import ScheduleId
 from duly.triggers import Trigger
 from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms, to_ms
 

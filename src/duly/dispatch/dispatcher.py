@@ -15,24 +15,24 @@ from typing import Any
 
 from duly.clock import Clock, SystemClock
 from duly.dispatch import contract
+from duly.dispatch.auth.secrets import Admission, Gatekeeper
 from duly.dispatch.contract import Answer, Asked, DispatchRequest, Refusal, refusal
+from duly.dispatch.declared import static_of, static_target
 from duly.dispatch.firing import Firing, fire
 from duly.dispatch.ids import DispatchId, unstored_id
 from duly.dispatch.options import HttpOptions
 from duly.dispatch.resolver import ResolveContext, Resolved, call, config_of, find_stored
-from duly.dispatch.secrets import Admission, Gatekeeper
-from duly.dispatch.statics import static_of, static_target
 from duly.dispatch.validation import Checked, as_schedule, validated
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.flows import Flow
-from duly.ledger import OccurrenceState
-from duly.principals import Principal
-from duly.raised import traceback_of
-from duly.redaction import secret_values
-from duly.resolved import ScheduleConfig
-from duly.schedules import Schedule, ScheduleId
-from duly.scopes import SYSTEM
-from duly.store import Store
+from duly.flows.flow import Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.ledger import OccurrenceState
+from duly.model.principals import Principal
+from duly.model.schedules import Schedule, ScheduleId
+from duly.model.scopes import SYSTEM
+from duly.operate.redaction.raised import traceback_of
+from duly.operate.redaction.values import secret_values
+from duly.stores.port import Store
 from duly.triggers.instants import from_ms, to_ms
 
 log = logging.getLogger(__name__)

@@ -18,16 +18,16 @@ from duly.dispatch.contract import Answer, Asked, refusal
 from duly.dispatch.ids import DispatchId
 from duly.dispatch.resolver import Resolved, call
 from duly.dispatch.validation import Checked
-from duly.dispatch_store import Duplicate, Fire, Fired, Inactive, Overlapped
+from duly.engine.ids import new_id
 from duly.errors import InvalidInput
-from duly.ids import new_id
-from duly.job_options import encode
-from duly.jobs import JobId, NewJob
-from duly.occurrences import policies_text
-from duly.principals import Principal
-from duly.raised import traceback_of
-from duly.run_options import options_of
-from duly.store import Store
+from duly.flows.job_options import encode
+from duly.model.dispatches import Duplicate, Fire, Fired, Inactive, Overlapped
+from duly.model.index_rows import policies_text
+from duly.model.jobs import JobId, NewJob
+from duly.model.principals import Principal
+from duly.model.run_options import options_of
+from duly.operate.redaction.raised import traceback_of
+from duly.stores.port import Store
 from duly.triggers.instants import from_ms
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from hashlib import sha256
 from urllib.parse import quote, unquote_to_bytes
 
 from duly.errors import InvalidInput
-from duly.schedules import ScheduleId
-from duly.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, user
+from duly.model.schedules import ScheduleId
+from duly.model.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, user
 
 # `|` belongs into no URL, but user ids of the form `auth0|abc` come unencoded all the same.
 _WRITTEN = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/|-]|%[0-9A-Fa-f]{2})+")

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from duly.dispatch.secrets import Gateway
-from duly.dispatch.tick_options import TickOptions
+from duly.dispatch.auth.secrets import Gateway
+from duly.dispatch.tick.options import TickOptions
 from duly.errors import InvalidInput
-from duly.principals import Principal
-from duly.schedules import HandOver
-from duly.scopes import Scope
+from duly.model.principals import Principal
+from duly.model.schedules import HandOver
+from duly.model.scopes import Scope
 from duly.settings import Settings
 
 ParseId = Callable[[str], tuple[Scope, str] | None]

@@ -17,11 +17,12 @@ from duly.dispatch.contract import Origin
 from duly.dispatch.ids import DispatchId
 from duly.dispatch.options import ParseId
 from duly.errors import InvalidInput
-from duly.principals import Principal, principal_of
-from duly.resolved import ScheduleConfig
-from duly.schedules import Schedule, ScheduleId
-from duly.scopes import Scope
-from duly.store import ScheduleKey, Store
+from duly.flows.resolved import ScheduleConfig
+from duly.model.principals import Principal, principal_of
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.schedules import Schedule, ScheduleId
+from duly.model.scopes import Scope
+from duly.stores.port import Store
 
 T = TypeVar("T")
 _DISPATCHABLE = frozenset({"active", "finished"})

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from duly.dispatch.contract import refusal
 from duly.dispatch.resolver import Resolved
 from duly.errors import InvalidInput, shown
-from duly.flows import Action, Flow
-from duly.principals import Principal
-from duly.resources.schema import nearest
-from duly.schedules import Definition, Policies, Schedule
+from duly.flows.collections.schema import nearest
+from duly.flows.flow import Action, Flow
+from duly.model.principals import Principal
+from duly.model.schedules import Definition, Policies, Schedule
 from duly.triggers import Trigger, once, parse_trigger
 from duly.triggers.instants import STORED_FROM_MS, from_ms
 

@@ -16,24 +16,25 @@ from typing import Any
 import msgspec
 
 from duly.clock import Clock
+from duly.dispatch.auth.signing import ID
 from duly.dispatch.contract import Answer, Refusal, refusal, unauthorized
 from duly.dispatch.dispatcher import Ready
 from duly.dispatch.resolver import call
-from duly.dispatch.signing import ID
+from duly.engine.ids import new_ids
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.flows import Action, Flow
-from duly.ids import new_ids
-from duly.job_options import encode
-from duly.job_store import Enqueued
-from duly.jobs import MAX_TEXT, JobId, NewJob
-from duly.json_bounds import check_json_text
-from duly.principals import principal_of
-from duly.raised import traceback_of
-from duly.redaction import secret_values
-from duly.resources.resource import indexed_text
-from duly.store import Document, Store
+from duly.flows.collections.resource import indexed_text
+from duly.flows.flow import Action, Flow
+from duly.flows.job_options import encode
+from duly.flows.webhook_routes import BodyPath, Routed, UnsignedHeader, Webhook
+from duly.model.documents import Document
+from duly.model.jobs import MAX_TEXT, JobId, NewJob
+from duly.model.json_bounds import check_json_text
+from duly.model.principals import principal_of
+from duly.model.stored_jobs import Enqueued
+from duly.operate.redaction.raised import traceback_of
+from duly.operate.redaction.values import secret_values
+from duly.stores.port import Store
 from duly.triggers.instants import to_ms
-from duly.webhooks import BodyPath, Routed, UnsignedHeader, Webhook
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.engine.kinds import DOCUMENT, DOCUMENT_IDS, IN_SCOPE, SCHEDULE_IDS, StoredDocument
-from duly.engine.port import Tx
+from duly.engine.transaction import Tx
+from duly.model.documents import ABSENT, Document, DocumentWrite, Refused, Written
 from duly.rules.checks import delete_refusal, id_taken, refuse_schedules, write_refusal
-from duly.store import ABSENT, Document, DocumentWrite, Refused, Written
 
 
 def put_document(tx: Tx, write: DocumentWrite) -> Written | Refused:

@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from duly.dispatch_store import Dispatching
-from duly.engine.port import Index, Kind, Log, Place
-from duly.events import JobEvent
-from duly.glass_store import AuditEntry
-from duly.job_store import QueueSettings, WorkerInfo
-from duly.jobs import Delivery, Job, JobId, JobState, WorkerId
-from duly.ledger import Occurrence, OccurrenceState
-from duly.occurrences import TRIGGER_VERSION, Claimed, IndexRow
-from duly.plan_store import BACKFILL, RUN_NOW
+from duly.engine.transaction import Index, Kind, Log, Place
+from duly.model.dispatches import Dispatching
+from duly.model.documents import Document
+from duly.model.events import JobEvent
+from duly.model.index_rows import TRIGGER_VERSION, Claimed, IndexRow
+from duly.model.jobs import Delivery, Job, JobId, JobState, WorkerId
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.plans import BACKFILL, RUN_NOW
+from duly.model.queues import QueueSettings, WorkerInfo
+from duly.model.schedule_writes import ScheduleEvent, ScheduleKey
+from duly.model.schedules import Schedule, ScheduleId
+from duly.model.summaries import AuditEntry
 from duly.rules.quotas import COUNTED as COUNTED_STATES
-from duly.schedules import Schedule, ScheduleId
-from duly.store import Document, ScheduleEvent, ScheduleKey
 
 
 class StoredRow(NamedTuple):

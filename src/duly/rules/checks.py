@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duly.dispatch_store import (
+from duly.errors import Conflict, InvalidInput
+from duly.model.claims import MAX_JOB_CLAIM, ClaimRequest
+from duly.model.dispatches import (
     MAX_DISPATCHES,
     MAX_LEASE_MS,
     DispatchAnswer,
@@ -13,26 +15,20 @@ from duly.dispatch_store import (
     Fire,
     Inactive,
 )
-from duly.durations import check_duration
-from duly.errors import Conflict, InvalidInput
-from duly.glass_store import MAX_AUDIT_TEXT, AuditEntry
-from duly.job_store import DAY_MS, MAX_INSERT, MAX_JOB_CLAIM, ClaimRequest, QueueSettings
-from duly.jobs import ALL_QUEUES, NewJob, check_queue, check_text
-from duly.occurrences import IndexRow
-from duly.plan_store import LEDGER_MS, MAX_PLAN, Backfill, PlanRequest
-from duly.runs import left_of
-from duly.schedules import Schedule, accepts_dispatch
-from duly.store import (
-    ABSENT,
-    MAX_CLAIM,
-    MAX_PAGE,
-    MAX_WRITES,
-    Refused,
-    ScheduleEvent,
-    ScheduleWrite,
-)
+from duly.model.documents import ABSENT, Refused
+from duly.model.index import MAX_CLAIM, MAX_PAGE
+from duly.model.index_rows import IndexRow
+from duly.model.jobs import ALL_QUEUES, NewJob, check_queue, check_text
+from duly.model.plans import LEDGER_MS, MAX_PLAN, Backfill, PlanRequest
+from duly.model.queues import QueueSettings
+from duly.model.schedule_writes import MAX_WRITES, ScheduleEvent, ScheduleWrite
+from duly.model.schedules import Schedule, accepts_dispatch
+from duly.model.stored_jobs import DAY_MS, MAX_INSERT
+from duly.model.summaries import MAX_AUDIT_TEXT, AuditEntry
+from duly.model.upkeep import check_cursor
+from duly.rules.runs import left_of
+from duly.triggers.durations import check_duration
 from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms
-from duly.upkeep_store import check_cursor
 
 SCHEDULES = "schedules"
 """The collection that schedules are documents of."""

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from msgspec import json, structs
 
-from duly.occurrences import IndexRow, index_row, is_overdue, next_nominal_ms, policies_text
-from duly.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
-from duly.rules.quotas import Holdings, refuse_full, timing
-from duly.runs import left_of, runs_after_edit
-from duly.schedules import (
+from duly.model.documents import ABSENT, Refused
+from duly.model.index_rows import IndexRow, index_row, is_overdue, next_nominal_ms, policies_text
+from duly.model.schedule_writes import ScheduleEvent, ScheduleWrite
+from duly.model.schedules import (
     Definition,
     Schedule,
     ScheduleState,
@@ -30,8 +29,10 @@ from duly.schedules import (
     state_of,
     without_words,
 )
-from duly.scopes import Scope
-from duly.store import ABSENT, Refused, ScheduleEvent, ScheduleWrite
+from duly.model.scopes import Scope
+from duly.rules.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
+from duly.rules.quotas import Holdings, refuse_full, timing
+from duly.rules.runs import left_of, runs_after_edit
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from duly.ledger import OccurrenceState, keeps_missing
-from duly.ledger_store import MissingSchedule
-from duly.schedules import ScheduleId
+from duly.model.ledger import OccurrenceState, keeps_missing
+from duly.model.ledger_counts import MissingSchedule
+from duly.model.schedules import ScheduleId
 
 ROWS_LOOK = 200
 """Newest ledger rows of a schedule that are looked at for decided ones."""

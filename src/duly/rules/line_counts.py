@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duly.glass_store import QueueCount, QueuePlace
-from duly.job_store import WaitingWork
+from duly.model.queues import WaitingWork
+from duly.model.summaries import QueueCount, QueuePlace
 
 
 class LineCount(NamedTuple):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from duly.schedules import Definition, Schedule, ScheduleState
-from duly.scopes import SYSTEM
-from duly.store import Refused, ScheduleKey, ScheduleWrite
+from duly.model.documents import Refused
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, Schedule, ScheduleState
+from duly.model.scopes import SYSTEM
 
 COUNTED: frozenset[ScheduleState] = frozenset({"active", "paused", "quarantined"})
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from duly.errors import InvalidInput
-from duly.occurrences import trigger_text
+from duly.model.index_rows import trigger_text
+from duly.model.schedule_writes import ScheduleEvent
 from duly.rules.spans import Span, span_until
-from duly.store import ScheduleEvent
 from duly.triggers import Trigger, parse_trigger
 
 MAX_RULES = 100

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from duly.occurrences import trigger_of
-from duly.planning import PlannedOccurrence, count_times, newest_times
+from duly.model.index_rows import trigger_of
+from duly.rules.planning import PlannedOccurrence, count_times, newest_times
 
 
 class Span(NamedTuple):

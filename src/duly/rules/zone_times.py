@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from duly.errors import InvalidInput
-from duly.occurrences import trigger_of
-from duly.schedules import ScheduleId
-from duly.store import ScheduleEvent
+from duly.model.index_rows import trigger_of
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import ScheduleId
+from duly.model.upkeep import ZoneMove
 from duly.triggers import LocalOnce
 from duly.triggers.instants import to_ms
-from duly.upkeep_store import ZoneMove
 
 
 class Zoned(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from duly.clock import Clock
-from duly.store import Store
 from duly.stores.memory import MemoryStore
+from duly.stores.port import Store
 
 __all__ = ["MemoryStore", "open_store"]
 

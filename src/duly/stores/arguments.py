@@ -1,6 +1,6 @@
 """Check the arguments of every verb of the port, in one place for all stores.
 
-The rules are the annotations of `duly.store.Store`: a verb whose arguments do not fit raises
+The rules are the annotations of `duly.stores.port.Store`: a verb whose arguments do not fit raises
 InvalidInput before it touches anything, with the same text on every backend. Texts must be
 storable everywhere (no NUL, no half of a surrogate pair), numbers must fit their columns.
 """
@@ -15,15 +15,17 @@ from functools import wraps
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from duly.dispatch_store import Fire
 from duly.errors import InvalidInput, shown
-from duly.events import AttemptStatus
-from duly.job_store import WorkerInfo
-from duly.jobs import JobState, NewJob, is_storable
-from duly.occurrences import IndexRow
-from duly.outcomes import Finish
-from duly.schedules import Definition
-from duly.store import DocumentWrite, ScheduleKey, ScheduleWrite, Store
+from duly.model.dispatches import Fire
+from duly.model.documents import DocumentWrite
+from duly.model.events import AttemptStatus
+from duly.model.index_rows import IndexRow
+from duly.model.jobs import JobState, NewJob, is_storable
+from duly.model.queues import WorkerInfo
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition
+from duly.rules.outcomes import Finish
+from duly.stores.port import Store
 
 Check = Callable[[str, Any], None]
 """Takes what the value is called and the value; raises InvalidInput."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from duly.clock import Clock
 from duly.engine.kinds import KINDS
-from duly.plan_store import PlanSettings
+from duly.model.plans import PlanSettings
 from duly.stores.memory.source import KEEPING
 from duly.stores.memory.tables import Tables
 from duly.testing.invariants import Items, check_state, check_step

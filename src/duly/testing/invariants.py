@@ -21,12 +21,12 @@ from duly.engine.kinds import (
     StoredSetting,
     StoredToken,
 )
-from duly.engine.port import Key, Kind
-from duly.events import JobEvent
-from duly.jobs import FINAL, TRANSITIONS, Job, JobId, JobState
-from duly.ledger import OccurrenceState
+from duly.engine.transaction import Key, Kind
+from duly.engine.upkeep.zone_version import is_newer
+from duly.model.events import JobEvent
+from duly.model.jobs import FINAL, TRANSITIONS, Job, JobId, JobState
+from duly.model.ledger import OccurrenceState
 from duly.rules.quotas import is_counted
-from duly.zone_rules import is_newer
 
 Items = Mapping[Kind[Any], Mapping[Key, Any]]
 

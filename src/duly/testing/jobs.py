@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from duly.app import Duly
 from duly.clock import SystemClock
-from duly.flows import queues_of
-from duly.ids import new_id
-from duly.job_store import ClaimRequest
-from duly.jobs import JobId, JobState, LeasedJob, WorkerId, check_queues
-from duly.loops.admission import Admission
-from duly.loops.consequences import Consequences
-from duly.loops.job_context import Bench
-from duly.loops.slots import Slot
-from duly.loops.starts import Starts
-from duly.outcomes import Finish, decide
+from duly.engine.ids import new_id
+from duly.flows.flow import queues_of
+from duly.model.claims import ClaimRequest
+from duly.model.jobs import JobId, JobState, LeasedJob, WorkerId, check_queues
+from duly.rules.outcomes import Finish, decide
+from duly.runtime.worker.admission import Admission
+from duly.runtime.worker.job_context import Bench
+from duly.runtime.worker.post_run import Consequences
+from duly.runtime.worker.slots import Slot
+from duly.runtime.worker.starts import Starts
 
 MOST_JOBS = 10_000
 

@@ -16,10 +16,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from duly.clock import Clock
 from duly.engine import kinds
-from duly.engine.draws import Ids
-from duly.engine.port import EVERY, Index, Key, Kind, Log, Reach, Tx
+from duly.engine.ids import Ids
+from duly.engine.transaction import EVERY, Index, Key, Kind, Log, Reach, Tx
 from duly.errors import BackendUnavailable
-from duly.plan_store import PlanSettings
+from duly.model.plans import PlanSettings
 from duly.stores.memory import MemoryStore
 from duly.stores.memory.source import KEEPING, MemorySource
 from duly.stores.memory.tables import Tables

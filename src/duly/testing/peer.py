@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from duly import occurrences
-from duly.occurrences import Moves
-from duly.store import DocumentWrite, Store, Written
+from duly.model import index_rows
+from duly.model.documents import DocumentWrite, Written
+from duly.model.index_rows import Moves
+from duly.stores.port import Store
 
 CLAIMING = "claiming"
 """Said between reading due rows and writing their advance, while holding."""
@@ -29,7 +30,7 @@ def say(answer: object) -> None:
 
 def hold_claims() -> None:
     """From now on a claim stops between its read and its write, until a line comes."""
-    original = occurrences.advance_columns  # advance() asks it too
+    original = index_rows.advance_columns  # advance() asks it too
     stops = iter([CLAIMING])  # a claim that leaves its rows to the engine asks again
 
     def held(*asked: Any) -> Moves:

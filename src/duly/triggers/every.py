@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly.durations import duration_shown
 from duly.errors import InvalidTrigger
+from duly.triggers.durations import duration_shown
 from duly.triggers.trigger import JSON_VERSION, NO_LIMITS, Limits, Trigger, unbound
 from duly.triggers.words import every_words
 

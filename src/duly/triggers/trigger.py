@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from duly.durations import duration_shown
 from duly.errors import InvalidTrigger
 from duly.triggers.core import Wall, WallCore
+from duly.triggers.durations import duration_shown
 from duly.triggers.explain import Explanation, explain
 from duly.triggers.instants import (
     DAY,

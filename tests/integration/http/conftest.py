@@ -8,7 +8,7 @@ import pytest
 
 from duly.app import Duly
 from duly.dispatch import Gateway, HttpOptions
-from duly.flows import Flow
+from duly.flows.flow import Flow
 from duly.testing import ManualClock
 from tests.integration.http.site import NOW, SECRET, Site, served
 

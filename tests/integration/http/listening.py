@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from duly.server.serving import Listening
+from duly.web.serving.serving import Listening
 
 LIMIT_S = 30.0
 DRIP_S = 0.02

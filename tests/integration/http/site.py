@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import uvicorn
 
 from duly.app import Duly
-from duly.job_store import JobFilter
-from duly.jobs import Job
+from duly.model.jobs import Job
+from duly.model.stored_jobs import JobFilter
 from duly.testing import ManualClock
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ import os
 
 from starlette.types import Receive, Scope, Send
 
-from duly.server import accepting
-from duly.server.serving import Address, Listening
 from duly.settings import Settings
+from duly.web.serving import accepting
+from duly.web.serving.serving import Address, Listening
 
 accepting.RETRY_S = 0.02
 

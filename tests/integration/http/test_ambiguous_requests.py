@@ -13,15 +13,15 @@ import pytest
 
 from duly import Duly, Flow, Gateway, HttpOptions, attribute_of, hmac_sha256, user
 from duly.dispatch.contract import Refusal
-from duly.job_store import JobFilter
-from duly.resources import ResourceCollection
-from duly.server.ambiguity import ONCE, UniqueHeaders, ambiguity_of
-from duly.server.app import Surface
-from duly.server.dashboard import dashboard_app
-from duly.server.gate import COOKIE
-from duly.server.operator_auth import AuthOptions, OperatorAuth
-from duly.server.operators import Operator
-from duly.webhooks import unsigned_header
+from duly.flows.collections import ResourceCollection
+from duly.flows.webhook_routes import unsigned_header
+from duly.model.stored_jobs import JobFilter
+from duly.web.api.asgi import Surface
+from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.gate import COOKIE
+from duly.web.operators.accounts import Operator
+from duly.web.operators.auth import AuthOptions, OperatorAuth
+from duly.web.serving.ambiguity import ONCE, UniqueHeaders, ambiguity_of
 from tests.integration.http.site import SECRET, served
 
 SENDER = "secret-of-the-sender"

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.resources import ScheduleCollection
-from duly.schedules import Policies
-from duly.scopes import user
-from duly.server.operations import OPERATIONS
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.principals import Principal
+from duly.model.schedules import Policies
+from duly.model.scopes import user
 from duly.triggers import weekly
+from duly.web.api.operations import OPERATIONS
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, Reply, Site
 

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 import pytest
 
 from duly import Duly, Flow, Gateway, HttpOptions
-from duly.server import accepting
-from duly.server.connections import PROBE_RESERVE, ConnectionLimits
-from duly.server.serving import Address, Listening, Serving
 from duly.settings import Settings
+from duly.web.serving import accepting
+from duly.web.serving.connections import PROBE_RESERVE, ConnectionLimits
+from duly.web.serving.serving import Address, Listening, Serving
 from tests.integration.http.listening import ASKED, LIMIT_S, Connect, Held, error_of, running
 from tests.integration.http.site import SECRET
 from tests.integration.http.test_ambiguous_requests import PARSERS

@@ -5,13 +5,13 @@ import http.client
 
 import pytest
 
-from duly.flows import Flow
-from duly.jobs import JobState
-from duly.principals import Principal
-from duly.resources import ScheduleCollection
-from duly.retries import RetryPolicy
-from duly.schedules import Policies
-from duly.scopes import SYSTEM, Scope, dispatch_id, user, workspace
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.jobs import JobState
+from duly.model.principals import Principal
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Policies
+from duly.model.scopes import SYSTEM, Scope, dispatch_id, user, workspace
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, Reply, Site
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from duly import InvalidInput
-from duly.server.descriptors import RESERVED_DESCRIPTORS, connection_limit
 from duly.settings import Settings
+from duly.web.serving.descriptors import RESERVED_DESCRIPTORS, connection_limit
 from tests.integration.http.listening import Client
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +39,7 @@ def test_a_setting_overrides_it_within_the_descriptors() -> None:
         connection_limit(chosen, 899 + RESERVED_DESCRIPTORS)
 
 
-RAISE = "from duly.server.descriptors import raise_descriptor_limit as r; print(r(), r())"
+RAISE = "from duly.web.serving.descriptors import raise_descriptor_limit as r; print(r(), r())"
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from starlette.routing import Mount
 
 from duly.app import Duly
 from duly.dispatch import Gateway, HttpOptions
-from duly.flows import Flow
-from duly.resources import ScheduleCollection
-from duly.scopes import dispatch_id, user
-from duly.server.app import Surface
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.scopes import dispatch_id, user
 from duly.testing import ManualClock
+from duly.web.api.asgi import Surface
 from tests.integration.http.site import BEARER, NOW, SECRET, Site, served
 
 OWNER, NAME = user("a/b|ü"), "100% c/d"

@@ -18,12 +18,12 @@ from starlette.requests import Request
 
 from duly.app import Duly
 from duly.dispatch import Gateway, HttpOptions, TickOptions
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.scopes import user
-from duly.server.openapi import document
-from duly.server.operations import OPERATIONS
+from duly.flows.flow import Flow
+from duly.model.principals import Principal
+from duly.model.scopes import user
 from duly.testing import ManualClock
+from duly.web.api.openapi import document
+from duly.web.api.operations import OPERATIONS
 from tests.integration.http.site import BEARER, NOW, SECRET, Site, served
 
 KNOWN = {"flow": ["mail"], "scheduleId": ["digest"], "name": ["digest", "news"]}

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from duly.dispatch import Gateway, ResolveContext
-from duly.dispatch.signing import sign
+from duly.dispatch.auth.signing import sign
 from duly.errors import BackendUnavailable
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.resources import ScheduleCollection
-from duly.schedules import Policies
-from duly.scopes import user
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.principals import Principal
+from duly.model.schedules import Policies
+from duly.model.scopes import user
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, SECRET, Reply, Site
 

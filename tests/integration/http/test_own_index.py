@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from duly.dispatch import TickOptions
-from duly.dispatch.tick import Tick, TickPlace, TickReport
+from duly.dispatch.tick.tick import Tick, TickPlace, TickReport
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.resources import NewSchedule, ScheduleCollection, ScopedSchedules
-from duly.scopes import user
-from duly.store import ScheduleIndex
+from duly.flows.collections import NewSchedule, ScheduleCollection, ScopedSchedules
+from duly.flows.flow import Flow
+from duly.model.scopes import user
 from duly.stores import MemoryStore
+from duly.stores.port import ScheduleIndex
 from duly.testing import ManualClock
 from duly.triggers import once
 from tests.conformance.test_own_index import index_of_the_guide

@@ -7,12 +7,12 @@ import pytest
 
 from duly.dispatch import Gateway, ResolveContext
 from duly.dispatch.firing import InputContext
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.resources import ScheduleCollection
-from duly.schedules import Policies
-from duly.scopes import user
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.principals import Principal
+from duly.model.schedules import Policies
+from duly.model.scopes import user
 from duly.triggers import cron
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import Site

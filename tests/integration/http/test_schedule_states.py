@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from duly.dispatch import ResolveContext
-from duly.flows import Flow
-from duly.resolved import ScheduleConfig
-from duly.resources.schedules import ScopedSchedules
-from duly.schedules import HandOver
-from duly.scopes import SYSTEM, user
+from duly.flows.collections.schedules import ScopedSchedules
+from duly.flows.flow import Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.schedules import HandOver
+from duly.model.scopes import SYSTEM, user
 from duly.triggers import cron, once
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import NOW, Site

@@ -11,10 +11,10 @@ import pytest
 
 from duly import Duly
 from duly.errors import BackendUnavailable
-from duly.server.dashboard import dashboard_app
-from duly.server.gate import COOKIE
-from duly.server.operator_auth import AuthOptions, OperatorAuth
-from duly.server.operators import Operator, hash_password
+from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.gate import COOKIE
+from duly.web.operators.accounts import Operator, hash_password
+from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.integration.http.site import served
 
 PASSWORD = "correct horse"  # noqa: S105 - of a throwaway server

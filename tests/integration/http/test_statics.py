@@ -4,10 +4,10 @@ import pytest
 
 from duly.dispatch import Gateway, ResolveContext
 from duly.dispatch.options import ParseId
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.resolved import ScheduleConfig
-from duly.scopes import SYSTEM, user
+from duly.flows.flow import Flow
+from duly.flows.resolved import ScheduleConfig
+from duly.model.principals import Principal
+from duly.model.scopes import SYSTEM, user
 from duly.triggers import cron
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import Site

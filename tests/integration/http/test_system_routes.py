@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from duly.dispatch import TickOptions
-from duly.dispatch.lambda_handler import LambdaTick
-from duly.dispatch.secrets import Gateway
-from duly.flows import Flow
-from duly.principals import Principal
-from duly.scopes import user
+from duly.dispatch.auth.secrets import Gateway
+from duly.dispatch.tick.aws_lambda import LambdaTick
+from duly.flows.flow import Flow
+from duly.model.principals import Principal
+from duly.model.scopes import user
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import BEARER, SECRET, Site
 

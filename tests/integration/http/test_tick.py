@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from duly.dispatch import TickOptions
-from duly.dispatch.lambda_handler import LambdaTick
 from duly.dispatch.options import ParseId
-from duly.dispatch.tick import Tick, TickPlace, TickReport
-from duly.dispatch_store import Dispatching
-from duly.dispatching import MAX_TRIES
+from duly.dispatch.tick.aws_lambda import LambdaTick
+from duly.dispatch.tick.tick import Tick, TickPlace, TickReport
 from duly.errors import BackendUnavailable, InvalidInput
-from duly.flows import Flow
-from duly.ledger import Occurrence, OccurrenceState
-from duly.resources import ScheduleCollection
-from duly.schedules import Policies, Schedule
-from duly.scopes import Scope, user
+from duly.flows.collections import ScheduleCollection
+from duly.flows.flow import Flow
+from duly.model.dispatches import Dispatching
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.schedules import Policies, Schedule
+from duly.model.scopes import Scope, user
+from duly.rules.dispatches import MAX_TRIES
 from duly.stores import MemoryStore
 from duly.testing import ManualClock
 from tests.integration.http.conftest import Serve

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from duly.clock import SystemClock
-from duly.resources import ScheduleCollection
-from duly.scopes import user
+from duly.flows.collections import ScheduleCollection
+from duly.model.scopes import user
 from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import once

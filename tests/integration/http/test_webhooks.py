@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from duly.dispatch import hmac_sha1, hmac_sha256, standard_webhooks
-from duly.dispatch.signing import sign
+from duly.dispatch.auth.signing import sign
 from duly.errors import InvalidInput
-from duly.flows import Flow
-from duly.resources import ResourceCollection
-from duly.scopes import Scope, user, workspace
-from duly.webhooks import Routed, Verify, attribute_of, body_path, unsigned_header
+from duly.flows.collections import ResourceCollection
+from duly.flows.flow import Flow
+from duly.flows.webhook_routes import Routed, Verify, attribute_of, body_path, unsigned_header
+from duly.model.scopes import Scope, user, workspace
 from tests.integration.http.conftest import Serve
 from tests.integration.http.site import Reply, Site
 

@@ -11,39 +11,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from duly.engine import documents as document_cases
-from duly.engine import extras, failing, planning, reconcile
-from duly.engine import index as index_cases
-from duly.engine import schedules as schedule_cases
-from duly.engine.port import Key
+from duly.engine.schedules import extras, failing, planning
+from duly.engine.schedules import index as index_cases
+from duly.engine.schedules import schedules as schedule_cases
+from duly.engine.transaction import Key
+from duly.engine.upkeep import reconcile
 from duly.errors import InvalidInput
-from duly.ledger import Occurrence
-from duly.occurrences import Claimed, IndexRow
-from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
-from duly.schedules import Schedule, ScheduleId
-from duly.store import (
-    CLAIM_LIMIT,
-    Capabilities,
-    Document,
-    DocumentWrite,
-    IndexHealth,
-    Quarantined,
-    ReconcileReport,
-    Refused,
-    ScheduleEvent,
-    ScheduleKey,
-    ScheduleWrite,
-    ScheduleWritten,
-    Written,
-)
+from duly.model.documents import Document, DocumentWrite, Refused, Written
+from duly.model.index import CLAIM_LIMIT, IndexHealth, Quarantined, ReconcileReport
+from duly.model.index_rows import Claimed, IndexRow
+from duly.model.ledger import Occurrence
+from duly.model.plans import Backfill, BackfillReport, PlanReport, PlanRequest
+from duly.model.schedule_writes import ScheduleEvent, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Schedule, ScheduleId
 from duly.stores.arguments import checked
-from duly.stores.memory import (
-    documents,
-    index,
-    schedules,
-)
-from duly.stores.memory.dispatch_verbs import DispatchVerbs
-from duly.stores.memory.glass import GlassVerbs
-from duly.stores.memory.upkeep_verbs import UpkeepVerbs
+from duly.stores.memory.reads import documents, index, schedules
+from duly.stores.memory.reads.monitoring import GlassVerbs
+from duly.stores.memory.verbs.dispatch import DispatchVerbs
+from duly.stores.memory.verbs.upkeep import UpkeepVerbs
+from duly.stores.port import Capabilities
 from duly.triggers.instants import to_ms
 
 __all__ = ["MemoryStore"]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from duly.engine.kinds import AUDIT, JOB_EVENTS, SCHEDULE_EVENTS
-from duly.engine.port import Key, Log
-from duly.events import JobEvent
-from duly.jobs import JobId
-from duly.store import ScheduleEvent
+from duly.engine.transaction import Key, Log
+from duly.model.events import JobEvent
+from duly.model.jobs import JobId
+from duly.model.schedule_writes import ScheduleEvent
 from duly.stores.memory.tables import Tables
 
 T = TypeVar("T")

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from duly.engine import kinds
-from duly.engine.port import EVERY, Index, Key, Kind, Log, Place, Reach, Tx
-from duly.ledger import OccurrenceState
+from duly.engine.transaction import EVERY, Index, Key, Kind, Log, Place, Reach, Tx
+from duly.model.documents import Document
+from duly.model.ledger import OccurrenceState
+from duly.model.schedule_writes import ScheduleKey
 from duly.rules.checks import SCHEDULES
-from duly.store import Document, ScheduleKey
 from duly.stores.memory.logs import LOGS
 from duly.stores.memory.tables import (
     LedgerEntry,

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from duly.engine.kinds import StoredJob, StoredLock
-from duly.events import JobEvent
-from duly.glass_store import AuditEntry
-from duly.job_store import QueueSettings, WorkerInfo
-from duly.jobs import Delivery, JobId, WorkerId
-from duly.ledger import Occurrence
-from duly.occurrences import Claimed, IndexRow
+from duly.model.documents import Document
+from duly.model.events import JobEvent
+from duly.model.index_rows import Claimed, IndexRow
+from duly.model.jobs import Delivery, JobId, WorkerId
+from duly.model.ledger import Occurrence
+from duly.model.queues import QueueSettings, WorkerInfo
+from duly.model.schedule_writes import ScheduleEvent, ScheduleKey
+from duly.model.schedules import Definition, Schedule, ScheduleId, ScheduleState
+from duly.model.scopes import Scope
+from duly.model.summaries import AuditEntry
 from duly.rules.checks import SCHEDULES
-from duly.schedules import Definition, Schedule, ScheduleId, ScheduleState
-from duly.scopes import Scope
-from duly.store import Document, ScheduleEvent, ScheduleKey
 
 DocumentKey = tuple[str, str, str]
 Entries = tuple[tuple[str, str], ...]

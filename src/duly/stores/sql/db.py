@@ -20,10 +20,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import BindParameter, TextClause
 
-from duly.plan_store import PlanSettings
-from duly.stores.sql.dialect import Dialect
-from duly.stores.sql.gap_search import GapMemory
-from duly.stores.sql.schema import Tables
+from duly.model.plans import PlanSettings
+from duly.stores.sql.dialects.dialect import Dialect
+from duly.stores.sql.gaps.search import GapMemory
+from duly.stores.sql.schema.tables import Tables
 
 _FEW = 500
 _TYPES: dict[type, type[BigInteger | Text]] = {int: BigInteger, str: Text}

@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from duly.errors import BackendUnavailable, Conflict, DulyError, InternalError, InvalidInput
 from duly.stores.sql.db import LostRace
-from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.dialects.dialect import Dialect
 
 VALUE_ERRORS = (OverflowError, UnicodeError)
 """What a driver raises itself for a value that it cannot send."""

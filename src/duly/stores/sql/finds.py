@@ -11,14 +11,17 @@ from typing import Any, cast
 from sqlalchemy import Row, select
 
 from duly.engine import kinds
-from duly.engine.port import Index, Key, Reach
-from duly.jobs import JobState
-from duly.schedules import HandOver
-from duly.store import ScheduleKey
-from duly.stores.sql import job_marks, lanes, ledger, rows, walks
+from duly.engine.transaction import Index, Key, Reach
+from duly.model.jobs import JobState
+from duly.model.schedule_writes import ScheduleKey
+from duly.model.schedules import HandOver
+from duly.stores.sql import walks
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
-from duly.stores.sql.waiting import waiting_queues, waiting_since
+from duly.stores.sql.fast import lanes
+from duly.stores.sql.fast.waiting import waiting_queues, waiting_since
+from duly.stores.sql.rows import index_rows as rows
+from duly.stores.sql.rows import ledger, markers
 from duly.stores.sql.walks import ALWAYS, keys, schedule_keys
 
 Find = Callable[[Db, Key, Reach], Sequence[Key]]
@@ -52,9 +55,9 @@ def _waiting(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 def _leases(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
     """Return running jobs by the ends of their leases; those that have ended lose their marks."""
     if reach.upto is not None:
-        rows = job_marks.take(db, {JobState.PROCESSING: 0}, "id", reach.limit)
+        rows = markers.take(db, {JobState.PROCESSING: 0}, "id", reach.limit)
         return [(row.id,) for row in rows]
-    first_ms = job_marks.first_lease(db, 0)
+    first_ms = markers.first_lease(db, 0)
     if first_ms is None:
         return []
     return keys(
@@ -71,7 +74,7 @@ def _ended(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     """Return ended jobs by their ends; they lose their marks."""
     state = JobState(str(partition[0]))
     kept_ms = db.now_ms() - _first_part(reach.upto)
-    return [(row.id,) for row in job_marks.take(db, {state: kept_ms}, "id", reach.limit)]
+    return [(row.id,) for row in markers.take(db, {state: kept_ms}, "id", reach.limit)]
 
 
 def _expired_keys(db: Db, _: Key, reach: Reach) -> Sequence[Key]:

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from duly.errors import InvalidInput
+from duly.stores.sql.dialects.sqlite.dialect import loses_wal_data
 from duly.stores.sql.options import SqlOptions
-from duly.stores.sql.sqlite import loses_wal_data
 
 
 def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> Connection:

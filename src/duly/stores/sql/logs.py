@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, Table, bindparam, delete, update
 
 from duly.engine.kinds import AUDIT, JOB_EVENTS, SCHEDULE_EVENTS
-from duly.engine.port import EVERY, Key, Log
-from duly.glass_store import AuditEntry
-from duly.schedules import ScheduleId
-from duly.store import ScheduleEvent
+from duly.engine.transaction import EVERY, Key, Log
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.schedules import ScheduleId
+from duly.model.summaries import AuditEntry
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
-from duly.stores.sql.job_events import event_of
+from duly.stores.sql.rows.job_events import event_of
 
 Edits = Mapping[Key, Any]
 """Facts by number as they are to be; None: removed."""

@@ -10,10 +10,10 @@ from sqlalchemy.exc import ArgumentError
 
 from duly.clock import Clock
 from duly.errors import InvalidInput
-from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.dialects.dialect import Dialect
+from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
+from duly.stores.sql.dialects.sqlite.dialect import SqliteDialect
 from duly.stores.sql.options import SqlOptions
-from duly.stores.sql.postgresql import PostgresqlDialect
-from duly.stores.sql.sqlite import SqliteDialect
 from duly.stores.sql.store import SqlStore
 
 _DIALECTS: dict[str, type[Dialect]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from duly.errors import InvalidInput
-from duly.plan_store import PlanSettings
+from duly.model.plans import PlanSettings
 
 Synchronous = Literal["FULL", "NORMAL"]
 MAX_SECONDS = 86_400

@@ -12,10 +12,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from sqlalchemy import Row
 
 from duly.engine import kinds
-from duly.engine.draws import Ids
-from duly.engine.port import EVERY, Index, Key, Kind, Log, Reach, Tx
-from duly.schedules import ScheduleId
-from duly.stores.sql import events, logs, walks
+from duly.engine.ids import Ids
+from duly.engine.transaction import EVERY, Index, Key, Kind, Log, Reach, Tx
+from duly.model.schedules import ScheduleId
+from duly.stores.sql import logs, walks
 from duly.stores.sql.db import Db
 from duly.stores.sql.finds import COUNTS, FINDS, FINDS_AMONG, PARTITIONS, lock_due
 from duly.stores.sql.items import around, ledger
@@ -24,6 +24,7 @@ from duly.stores.sql.items.jobs import JOBS
 from duly.stores.sql.items.mapped import Mapped
 from duly.stores.sql.items.rows import ROWS
 from duly.stores.sql.items.schedules import SCHEDULES
+from duly.stores.sql.rows import schedule_events
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class SqlSource:
         """Return the newest facts about schedules."""
         assert log is kinds.SCHEDULE_EVENTS, f"{log.name} are read by pages only"
         if len(owners) == 1:
-            known = events.newest_events(self.db, ScheduleId(owners[0]), limit)
+            known = schedule_events.newest_events(self.db, ScheduleId(owners[0]), limit)
             return cast("Mapping[str, Sequence[T]]", {owners[0]: known} if known else {})
         return cast("Mapping[str, Sequence[T]]", logs.histories(self.db, owners, limit))
 
@@ -147,7 +148,7 @@ class SqlSource:
             else:
                 ITEMS[kind].write(db, tx.changes(kind))
         logs.edit(db, tx.edited)
-        events.append(db, tx.facts_of(kinds.SCHEDULE_EVENTS))
+        schedule_events.append(db, tx.facts_of(kinds.SCHEDULE_EVENTS))
         if tx.hints:
             db.dialect.tell(db, tx.hints)
 

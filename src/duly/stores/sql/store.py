@@ -9,39 +9,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from duly.engine import documents as document_cases
-from duly.engine import extras as extra_cases
-from duly.engine import failing, reconcile
-from duly.engine import index as index_cases
-from duly.engine import planning as planning_cases
-from duly.engine import schedules as schedule_cases
-from duly.engine.draws import Ids
-from duly.engine.port import Key
-from duly.ledger import Occurrence
-from duly.occurrences import Claimed, IndexRow
-from duly.plan_store import Backfill, BackfillReport, PlanReport, PlanRequest
-from duly.schedules import Schedule, ScheduleId
-from duly.store import (
-    CLAIM_LIMIT,
-    Capabilities,
-    Document,
-    DocumentWrite,
-    IndexHealth,
-    Quarantined,
-    ReconcileReport,
-    Refused,
-    ScheduleEvent,
-    ScheduleKey,
-    ScheduleWrite,
-    ScheduleWritten,
-    Written,
-)
+from duly.engine.ids import Ids
+from duly.engine.schedules import extras as extra_cases
+from duly.engine.schedules import failing
+from duly.engine.schedules import index as index_cases
+from duly.engine.schedules import planning as planning_cases
+from duly.engine.schedules import schedules as schedule_cases
+from duly.engine.transaction import Key
+from duly.engine.upkeep import reconcile
+from duly.model.documents import Document, DocumentWrite, Refused, Written
+from duly.model.index import CLAIM_LIMIT, IndexHealth, Quarantined, ReconcileReport
+from duly.model.index_rows import Claimed, IndexRow
+from duly.model.ledger import Occurrence
+from duly.model.plans import Backfill, BackfillReport, PlanReport, PlanRequest
+from duly.model.schedule_writes import ScheduleEvent, ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import Schedule, ScheduleId
 from duly.stores.arguments import checked
-from duly.stores.sql import documents, events, index, plans, schedules
+from duly.stores.port import Capabilities
 from duly.stores.sql.db import Db
-from duly.stores.sql.dispatch_verbs import DispatchVerbs
-from duly.stores.sql.glass_verbs import GlassVerbs
+from duly.stores.sql.fast import index, planning
+from duly.stores.sql.rows import documents, schedules
+from duly.stores.sql.rows import schedule_events as events
 from duly.stores.sql.source import transact
-from duly.stores.sql.upkeep_verbs import UpkeepVerbs
+from duly.stores.sql.verbs.dispatch import DispatchVerbs
+from duly.stores.sql.verbs.monitoring import GlassVerbs
+from duly.stores.sql.verbs.upkeep import UpkeepVerbs
 
 
 @checked
@@ -179,7 +171,7 @@ class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows; write ledger, jobs and advance."""
         return await self._fast_or_engine(
-            plans.plan_occurrences, planning_cases.plan_occurrences, request
+            planning.plan_occurrences, planning_cases.plan_occurrences, request
         )
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:

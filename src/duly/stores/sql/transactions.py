@@ -20,17 +20,17 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from duly.clock import Clock
-from duly.engine.draws import Ids
-from duly.engine.port import Tx
+from duly.engine.ids import Ids
+from duly.engine.transaction import Tx
 from duly.errors import BackendUnavailable
-from duly.job_store import Wake
-from duly.stores.sql import migrate
+from duly.stores.port import Wake
 from duly.stores.sql.db import Db, LostRace
-from duly.stores.sql.dialect import Dialect
+from duly.stores.sql.dialects.dialect import Dialect
 from duly.stores.sql.failures import VALUE_ERRORS, translated
 from duly.stores.sql.foreign import join_transaction
-from duly.stores.sql.gap_search import GapMemory
+from duly.stores.sql.gaps.search import GapMemory
 from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.schema import migrate
 from duly.stores.sql.source import transact
 from duly.triggers.instants import to_ms
 

@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from duly.engine import kinds, walks
-from duly.engine.port import Index, Key, Reach
+from duly.engine import kinds
+from duly.engine.transaction import Index, Key, Reach
+from duly.engine.upkeep import walks
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db, tuples
-from duly.stores.sql.ledger import FREE_STATES, IS_RUN_NOW
+from duly.stores.sql.rows.ledger import FREE_STATES, IS_RUN_NOW
 
 ALWAYS = 2**62
 """After every number."""

@@ -6,23 +6,23 @@ failures. The suites of processes also want a `url` that others open the same da
 transactions a `begin`.
 """
 
-from duly.testing.conformance.arguments import ArgumentConformance
-from duly.testing.conformance.dispatch_processes import DispatchProcessConformance
-from duly.testing.conformance.dispatches import DispatchConformance
+from duly.testing.conformance.arguments.refusals import ArgumentConformance
+from duly.testing.conformance.dispatch.processes import DispatchProcessConformance
+from duly.testing.conformance.dispatch.suite import DispatchConformance
 from duly.testing.conformance.documents import DocumentConformance
-from duly.testing.conformance.glass import GlassConformance
-from duly.testing.conformance.index import IndexConformance
-from duly.testing.conformance.index_rows import StoreIndexConformance
-from duly.testing.conformance.job_processes import JobProcessConformance
-from duly.testing.conformance.job_transactions import JobTransactionConformance
-from duly.testing.conformance.jobs import FairnessConformance, JobConformance, LockConformance
-from duly.testing.conformance.plan_processes import PlanProcessConformance
-from duly.testing.conformance.planning import PlanningConformance
-from duly.testing.conformance.processes import ProcessConformance
-from duly.testing.conformance.schedules import ScheduleConformance
+from duly.testing.conformance.index.processes import ProcessConformance
+from duly.testing.conformance.index.store_rows import StoreIndexConformance
+from duly.testing.conformance.index.suite import IndexConformance
+from duly.testing.conformance.jobs.processes import JobProcessConformance
+from duly.testing.conformance.jobs.suite import FairnessConformance, JobConformance, LockConformance
+from duly.testing.conformance.jobs.transactions import JobTransactionConformance
+from duly.testing.conformance.monitoring import GlassConformance
+from duly.testing.conformance.planning.processes import PlanProcessConformance
+from duly.testing.conformance.planning.suite import PlanningConformance
+from duly.testing.conformance.schedules.suite import ScheduleConformance
+from duly.testing.conformance.schedules.transactions import TransactionConformance
 from duly.testing.conformance.suite import OpenStore, StoreConformance
-from duly.testing.conformance.transactions import TransactionConformance
-from duly.testing.conformance.upkeep_suite import UpkeepConformance
+from duly.testing.conformance.upkeep.suite import UpkeepConformance
 
 __all__ = [
     "ArgumentConformance",

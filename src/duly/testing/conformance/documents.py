@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from duly.errors import InvalidInput
-from duly.store import ABSENT, MAX_PAGE, Document, DocumentWrite, Refused, Store, Written
+from duly.model.documents import ABSENT, Document, DocumentWrite, Refused, Written
+from duly.model.index import MAX_PAGE
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.samples import MINUTE_MS, START_MS
 from duly.testing.conformance.suite import StoreConformance, case

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from duly.occurrences import Claimed, IndexRow, trigger_text
-from duly.schedules import DEFAULT_LIMITS, Definition, Limits, ScheduleId
-from duly.store import Refused, ScheduleKey, ScheduleWrite, ScheduleWritten, Store
+from duly.model.documents import Refused
+from duly.model.index_rows import Claimed, IndexRow, trigger_text
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
+from duly.model.schedules import DEFAULT_LIMITS, Definition, Limits, ScheduleId
+from duly.stores.port import Store
 from duly.testing.conformance.suite import START
 from duly.triggers import Trigger, cron, once
 from duly.triggers.instants import to_ms

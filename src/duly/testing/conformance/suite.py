@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import pytest
 
 from duly.clock import Clock
-from duly.store import Store
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 
 P = ParamSpec("P")

@@ -14,10 +14,10 @@ from typing import cast
 
 from duly.app import Duly
 from duly.errors import InvalidInput
-from duly.job_store import JobFilter, Retention
-from duly.jobs import JobState
-from duly.loops import KeeperOptions, Planner, PlannerOptions, WorkerOptions
-from duly.store import Store
+from duly.model.jobs import JobState
+from duly.model.stored_jobs import JobFilter, Retention
+from duly.runtime import KeeperOptions, Planner, PlannerOptions, WorkerOptions
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.testing.simulation.loop import VirtualLoop
 from duly.testing.simulation.notes import Notes, Run

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from duly.errors import BackendUnavailable
-from duly.flows import Action
-from duly.job_store import Wake
-from duly.loops import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
-from duly.store import Capabilities, Store
+from duly.flows.flow import Action
+from duly.runtime import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
+from duly.stores.port import Capabilities, Store, Wake
 from duly.testing.simulation.faults import Faults
 from duly.testing.simulation.loop import HOST, VirtualClock, VirtualLoop
 from duly.testing.simulation.record import Record, WatchedStore

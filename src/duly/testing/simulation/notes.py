@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from duly.job_store import ClaimRequest, Claims
-from duly.jobs import JobId, JobState, LeasedJob
-from duly.loops.patience import Signal
-from duly.outcomes import Finish
-from duly.schedules import ScheduleId, binding_key
-from duly.scopes import Scope
-from duly.store import Store
+from duly.model.claims import ClaimRequest, Claims
+from duly.model.jobs import JobId, JobState, LeasedJob
+from duly.model.schedules import ScheduleId, binding_key
+from duly.model.scopes import Scope
+from duly.rules.outcomes import Finish
+from duly.runtime.backoff import Signal
+from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.triggers.instants import from_ms
 

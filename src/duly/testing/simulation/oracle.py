@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from duly.schedules import Definition
+from duly.model.schedules import Definition
 from duly.testing.simulation.record import ScheduleChange
 
 FOREVER_MS = 1 << 60

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from duly.errors import BackendUnavailable, Conflict, NotFound
-from duly.plan_store import Backfill
-from duly.resources import ScheduleCollection
-from duly.resources.schedules import ScopedSchedules
-from duly.schedules import Limits, Schedule
-from duly.scopes import SYSTEM, user
-from duly.store import Store
+from duly.flows.collections import ScheduleCollection
+from duly.flows.collections.schedules import ScopedSchedules
+from duly.model.plans import Backfill
+from duly.model.schedules import Limits, Schedule
+from duly.model.scopes import SYSTEM, user
+from duly.stores.port import Store
 from duly.testing.simulation.nodes import NodeStore, Surroundings
 from duly.testing.simulation.workload import Drawing
 

@@ -13,13 +13,13 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from duly.engine.kinds import StoredJob
-from duly.events import JobEvent
-from duly.jobs import Job, JobId
-from duly.ledger import Occurrence
-from duly.occurrences import IndexRow
-from duly.plan_store import BACKFILL, RUN_NOW
+from duly.model.events import JobEvent
+from duly.model.index_rows import IndexRow
+from duly.model.jobs import Job, JobId
+from duly.model.ledger import Occurrence
+from duly.model.plans import BACKFILL, RUN_NOW
+from duly.model.schedules import Schedule, ScheduleId
 from duly.rules.checks import SCHEDULES
-from duly.schedules import Schedule, ScheduleId
 from duly.stores.memory import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, Stored, Tables, schedule_of
 

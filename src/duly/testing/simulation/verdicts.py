@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from duly.testing.simulation.check_times import left_behind
-from duly.testing.simulation.checks import violations
+from duly.testing.simulation.checks.checks import violations
+from duly.testing.simulation.checks.times import left_behind
 from duly.testing.simulation.record import Record, Violation, short
 from duly.testing.simulation.world import MakeStore, make_watched, run
 

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from duly.retries import RetryPolicy
-from duly.schedules import Misfire, Policies
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Misfire, Policies
 from duly.triggers import Trigger, cron, every, once, weekly
 from duly.triggers.weekly import DAYS
 

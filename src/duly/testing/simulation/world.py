@@ -16,13 +16,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duly.clock import Clock
-from duly.context import Context
-from duly.flows import Action, Flow, actions_of
-from duly.ids import ids_from
-from duly.jobs import FINAL
-from duly.loops import KeeperOptions, PlannerOptions, WorkerOptions
-from duly.plan_store import PlanSettings
-from duly.schedules import ScheduleId
+from duly.engine.ids import ids_from
+from duly.flows.context import Context
+from duly.flows.flow import Action, Flow, actions_of
+from duly.model.jobs import FINAL
+from duly.model.plans import PlanSettings
+from duly.model.schedules import ScheduleId
+from duly.runtime import KeeperOptions, PlannerOptions, WorkerOptions
 from duly.testing.simulation.faults import CALM, Faults
 from duly.testing.simulation.loop import VirtualClock, VirtualLoop
 from duly.testing.simulation.nodes import Node, NodeOptions, Surroundings
@@ -244,7 +244,7 @@ class _World:
 async def _read_metrics(store: WatchedStore) -> dict[tuple[str, str], int]:
     """Return what a process that starts now would serve as `duly_occurrences`."""
     # Whoever only fast-forwards an application needs no metrics library.
-    from duly.server.metrics import of_ledger
+    from duly.web.metrics import of_ledger
 
     families = of_ledger(await store.count_occurrences())
     (family,) = [each for each in families if each.name == "duly_occurrences"]

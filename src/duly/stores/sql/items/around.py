@@ -21,9 +21,9 @@ from duly.engine.kinds import (
     StoredSetting,
     StoredToken,
 )
-from duly.engine.port import Change, Key
-from duly.job_store import QueueSettings, WorkerInfo
-from duly.jobs import WorkerId
+from duly.engine.transaction import Change, Key
+from duly.model.jobs import WorkerId
+from duly.model.queues import QueueSettings, WorkerInfo
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Row, delete, tuple_
 
 from duly.engine.kinds import DOCUMENT, StoredDocument
-from duly.engine.port import Change, Key
-from duly.store import Document
+from duly.engine.transaction import Change, Key
+from duly.model.documents import Document
 from duly.stores.sql.bulk import chunks, insert_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values

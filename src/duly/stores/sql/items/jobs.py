@@ -13,15 +13,15 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.engine.kinds import JOB, StoredJob, is_waiting
-from duly.engine.port import Change, Key
-from duly.events import JobEvent
-from duly.jobs import FINAL, Job, JobState, retry_text
-from duly.stores.sql import job_line, job_marks
+from duly.engine.transaction import Change, Key
+from duly.model.events import JobEvent
+from duly.model.jobs import FINAL, Job, JobState, retry_text
 from duly.stores.sql.bulk import chunks, insert_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import DEFAULT, Mapped, Values, changed
-from duly.stores.sql.job_events import IN_THE_ROW, attempt_events
-from duly.stores.sql.job_rows import job_of
+from duly.stores.sql.rows import line, markers
+from duly.stores.sql.rows.job_events import IN_THE_ROW, attempt_events
+from duly.stores.sql.rows.jobs import job_of
 
 
 def stored_job_of(row: Row[Any]) -> StoredJob:
@@ -136,13 +136,13 @@ class JobTable(Mapped[StoredJob]):
 
     def _leave_marks(self, db: Db, changes: Mapping[Key, Change]) -> None:
         left = [
-            job_marks.Ended(before.job.state, before.job.finished_at_ms, before.job.id)
+            markers.Ended(before.job.state, before.job.finished_at_ms, before.job.id)
             for before, after in changes.values()
             if before is not None
             and before.job.state in FINAL
             and (after is None or after.job.state is not before.job.state)
         ]
-        job_marks.strike(db, left)
+        markers.strike(db, left)
 
 
 def _is_update(change: Change) -> bool:
@@ -184,7 +184,7 @@ def _leave_line(db: Db, changes: Mapping[Key, Change]) -> None:
         if before is not None and _line_place(before) not in (None, _line_place(after))
     ]
     for chunk in chunks(sorted(left)):
-        job_line.leave(db, chunk)
+        line.leave(db, chunk)
 
 
 def _enter_line(db: Db, changes: Mapping[Key, Change]) -> None:
@@ -194,7 +194,7 @@ def _enter_line(db: Db, changes: Mapping[Key, Change]) -> None:
         if after is not None and _line_place(after) not in (None, _line_place(before))
     ]
     for chunk in chunks(sorted(entered)):
-        job_line.enter(db, chunk)
+        line.enter(db, chunk)
 
 
 def _line_place(item: StoredJob | None) -> tuple[str, int, str] | None:
@@ -212,7 +212,7 @@ def _add_marks(db: Db, changes: Mapping[Key, Change]) -> None:
         if mark is not None and (before is None or _mark(before.job) != mark):
             marks[mark].append(after.job.id)
     for (state, at_ms), ids in sorted(marks.items()):
-        job_marks.add(db, state, at_ms, ids)
+        markers.add(db, state, at_ms, ids)
 
 
 def _mark(job: Job) -> tuple[JobState, int] | None:

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.engine.kinds import MARKER, OCCURRENCE, Marker, StoredOccurrence
-from duly.jobs import JobId
+from duly.model.jobs import JobId
 from duly.stores.sql.items.mapped import Mapped, Values
-from duly.stores.sql.ledger import occurrence_of
+from duly.stores.sql.rows.ledger import occurrence_of
 
 
 def _occurrence(row: Row[Any]) -> StoredOccurrence:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import ColumnElement
 
-from duly.engine.port import Change, Key, Kind
+from duly.engine.transaction import Change, Key, Kind
 from duly.stores.sql.bulk import chunks, insert_all
 from duly.stores.sql.db import Db
 

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.engine.kinds import ROW, StoredRow, row_key
-from duly.engine.port import Change, Key
-from duly.occurrences import Moves
-from duly.store import ScheduleKey
-from duly.stores.sql import rows
+from duly.engine.transaction import Change, Key
+from duly.model.index_rows import Moves
+from duly.model.schedule_writes import ScheduleKey
 from duly.stores.sql.bulk import chunks
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values, changed
+from duly.stores.sql.rows import index_rows as rows
 
 
 def row_of(found: Row[Any]) -> StoredRow:

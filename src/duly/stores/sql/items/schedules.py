@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Row
 
 from duly.engine.kinds import SCHEDULE, StoredSchedule
-from duly.engine.port import Change, Key
+from duly.engine.transaction import Change, Key
+from duly.model.schedules import Definition, HandOver, Schedule, ScheduleId, state_of
+from duly.model.scopes import Scope
 from duly.rules.checks import SCHEDULES as COLLECTION
-from duly.schedules import Definition, HandOver, Schedule, ScheduleId, state_of
-from duly.scopes import Scope
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values
 

@@ -1,0 +1,1 @@
+"""`duly demo`: the whole product on a SQLite file."""

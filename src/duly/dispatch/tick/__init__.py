@@ -1,0 +1,1 @@
+"""The tick: takes due occurrences of hand-over `http` and posts them."""

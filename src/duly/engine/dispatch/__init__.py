@@ -1,0 +1,1 @@
+"""Use cases of hand-over by HTTP."""

@@ -1,0 +1,1 @@
+"""Use cases of jobs, their claims, tokens, locks and workers."""

@@ -1,0 +1,102 @@
+"""Moves of jobs: every change of state with its events.
+
+`move` is the only writer of states after the insert. So the transition table holds everywhere, the
+ledger follows, and a running marker is given back wherever its job ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly.engine.kinds import JOB, JOB_EVENTS, MARKER, TURNS, Marker, StoredJob
+from duly.engine.schedules import ledger
+from duly.engine.transaction import Tx
+from duly.model.events import AttemptStatus, JobEvent
+from duly.model.jobs import FINAL, Job, JobState, may_go
+
+
+def move(
+    tx: Tx,
+    job: Job,
+    path: Sequence[JobState],
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    ended_as: AttemptStatus | None = None,
+    took_ms: int | None = None,
+    **changes: Any,
+) -> Job:
+    """Move a held job along a path of states, one event each, and change some of its fields."""
+    moved = replace(job, in_line=False, **changes)
+    for state in path:
+        assert may_go(moved.state, state), f"{moved.state} to {state} is not in the table"
+        moved = replace(moved, state=state, events=moved.events + 1)
+        words = (actor, reason, ended_as, took_ms)
+        event = JobEvent(job.id, moved.events, tx.now_ms, state, moved.fence, *words)
+        tx.append(JOB_EVENTS, event)
+        ledger.follow_job(tx, moved, state, ended_as)
+    moved = replace(moved, finished_at_ms=tx.now_ms if moved.state in FINAL else None)
+    if moved.state is not JobState.PROCESSING:
+        moved = replace(moved, worker=None, lease_until_ms=None)
+    put(tx, moved)
+    if moved.state is JobState.QUEUED:
+        tx.tell(f"queue:{moved.queue}")
+    if moved.state in FINAL:
+        give_back(tx, moved)
+    return moved
+
+
+def put(tx: Tx, job: Job) -> None:
+    """Write a held job; its place moves as far as its run time."""
+    earlier = tx.get(JOB, job.id)
+    assert earlier is not None
+    tx.put(JOB, StoredJob(job, earlier.place + job.run_at_ms - earlier.job.run_at_ms))
+
+
+def get(tx: Tx, job_id: str) -> Job | None:
+    """Return a job and hold it."""
+    item = tx.get(JOB, job_id)
+    return None if item is None else item.job
+
+
+def get_many(tx: Tx, job_ids: Sequence[str]) -> dict[str, Job]:
+    """Return jobs and hold them."""
+    found = tx.get_many(JOB, [(job_id,) for job_id in job_ids])
+    return {item.job.id: item.job for item in found.values()}
+
+
+def ask_to_stop(tx: Tx, job: Job) -> Job:
+    """Mark a running job, and let its worker know."""
+    asked = replace(job, cancel_asked=True)
+    put(tx, asked)
+    tx.tell(f"cancel:{job.id}")
+    return asked
+
+
+def give_back(tx: Tx, job: Job) -> None:
+    """Pass the marker of a job that ended, if it has it, to the first in line."""
+    schedule_id = job.schedule_id
+    if schedule_id is None or job.turn is None:
+        return
+    # Looked at before it is held: whoever holds it may wait for a job that is ours.
+    seen = tx.peek(MARKER, schedule_id)
+    if seen is None or seen.job_id != job.id:
+        return
+    marker = tx.get(MARKER, schedule_id)
+    if marker is not None and marker.job_id == job.id:
+        pass_on(tx, schedule_id)
+
+
+def pass_on(tx: Tx, schedule_id: str) -> None:
+    """Give the marker of a schedule, which nobody holds any more, to the first in line."""
+    first = tx.first(TURNS, schedule_id)
+    if tx.get(MARKER, schedule_id) is None and first is None:
+        return
+    if first is None:
+        tx.delete(MARKER, schedule_id)
+    else:
+        tx.put(MARKER, Marker(schedule_id, first.job.id, tx.now_ms))
+        move(tx, first.job, [JobState.QUEUED])

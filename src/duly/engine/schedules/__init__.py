@@ -1,0 +1,1 @@
+"""Use cases of schedules: edits, planning, hand-over, overlap and the ledger."""

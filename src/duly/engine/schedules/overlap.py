@@ -1,0 +1,132 @@
+"""Overlap: which of a schedule's jobs may run, decided before its running marker.
+
+The marker is held from queued to the end of the job, retries included. Who decides about a marker
+holds it, and with it the jobs that stand in line for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from duly.engine.jobs.moves import ask_to_stop, get, move, put
+from duly.engine.kinds import JOB, MARKER, OCCURRENCE, TURNS, Marker, turn_order
+from duly.engine.schedules import ledger
+from duly.engine.transaction import Tx
+from duly.model.jobs import Job, JobId, JobState, NewJob
+from duly.model.ledger import OccurrenceState
+from duly.rules.overlap import Asking, Turns, Unstarted, decide_late, decide_turns
+from duly.rules.planning import policies_or_usual
+
+CANCELS = "cancel_running: a later run came"
+
+
+def promote(tx: Tx, jobs: Sequence[Job]) -> None:
+    """Queue scheduled jobs of one schedule, the earliest first, as its policies allow."""
+    policies = policies_or_usual(jobs[-1].policies or "{}")
+    unstarted = [Unstarted(job.id, job.run_at_ms, job.turn) for job in jobs]
+    missed = decide_late(unstarted, policies, tx.now_ms)
+    kind = policies.misfire.kind
+    for job in jobs:
+        if job.id in missed:
+            ledger.end_planned(tx, job, OccurrenceState.MISSED, kind)
+            move(tx, job, [JobState.CANCELLED], reason=f"missed: {kind}")
+    left = [job for job in jobs if job.id not in missed]
+    turns = settle(tx, left)
+    for job in left:
+        if job.id in turns.skipped:
+            _skip(tx, job, turns.skipped[job.id])
+        elif job.id in turns.in_line:
+            put(tx, replace(job, in_line=True))
+        else:
+            move(tx, job, [JobState.QUEUED])
+
+
+def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) -> Turns:
+    """Let jobs of one schedule ask for its marker, and deal with what was in the way.
+
+    They may be stored or not. Those that are neither skipped nor in line are to be queued.
+    `came_at_ms` is the run time of their occurrence, where it is not the job's.
+    """
+    asked = {job.id: job for job in sorted(jobs, key=_order) if job.turn is not None}
+    schedule_id = jobs[0].schedule_id if asked else None
+    if schedule_id is None:
+        return Turns(None)
+    marker = tx.get(MARKER, schedule_id)
+    holder = None if marker is None else marker.job_id
+    # Without a holder there is no line.
+    line = [] if holder is None else [each.job for each in tx.members(TURNS, schedule_id)]
+    asking = [_asking(job, came_at_ms or job.run_at_ms or 0) for job in asked.values()]
+    standing_in_line = [_asking(job, _came_at_ms(tx, job)) for job in line]
+    turns = decide_turns(asking, holder, standing_in_line, _held_at_ms(tx, holder))
+    if turns.is_new and turns.holder is not None:
+        tx.put(MARKER, Marker(schedule_id, turns.holder, tx.now_ms))
+    for job in line:
+        if job.id in turns.skipped:
+            _skip(tx, job, turns.skipped[job.id])
+    if turns.cancels is not None:
+        standing: list[Job | NewJob] = [job for job in line if job.id not in turns.skipped]
+        standing += [asked[job_id] for job_id in turns.in_line]
+        _stop(tx, turns, min(standing, key=_order))
+    return turns
+
+
+def admit(tx: Tx, jobs: Sequence[NewJob]) -> Turns:
+    """Let new jobs of several schedules ask for their markers; return what becomes of all."""
+    by_schedule: dict[str, list[NewJob]] = {}
+    for job in jobs:
+        by_schedule.setdefault(job.schedule_id or "", []).append(job)
+    tx.get_many(MARKER, [(schedule_id,) for schedule_id in by_schedule])
+    admitted = Turns(None)
+    for _, own in sorted(by_schedule.items()):
+        turns = settle(tx, own)
+        admitted.in_line += turns.in_line
+        admitted.skipped |= turns.skipped
+    return admitted
+
+
+def _order(job: Job | NewJob) -> tuple[int, int, JobId]:
+    if isinstance(job, Job):
+        return turn_order(job)
+    return job.run_at_ms or 0, job.nominal_ms or 0, job.id
+
+
+def _asking(job: Job | NewJob, came_at_ms: int) -> Asking:
+    assert job.turn is not None
+    policies = policies_or_usual(job.policies or "{}")
+    return Asking(job.id, job.turn, policies.overlap, came_at_ms)
+
+
+def _came_at_ms(tx: Tx, job: Job) -> int:
+    """Return the run time of a job's occurrence; a retry moves the job's own."""
+    item = tx.peek(OCCURRENCE, job.schedule_id or "", job.nominal_ms or 0)
+    return job.run_at_ms if item is None else item.occurrence.run_at_ms
+
+
+def _held_at_ms(tx: Tx, holder: JobId | None) -> int | None:
+    """Return the run time of a holder's occurrence, if it did not wait for its turn."""
+    held = None if holder is None else tx.peek(JOB, holder)
+    return _came_at_ms(tx, held.job) if held and held.job.turn == "asks" else None
+
+
+def _skip(tx: Tx, job: Job, reason: str) -> None:
+    ledger.end_planned(tx, job, OccurrenceState.SKIPPED, reason, tx.now_ms)
+    move(tx, job, [JobState.CANCELLED], reason=reason)
+
+
+def _stop(tx: Tx, turns: Turns, successor: Job | NewJob) -> None:
+    """Ask a running holder to stop; end one that has not begun, and pass its marker on."""
+    assert turns.cancels is not None
+    holder = get(tx, turns.cancels)
+    assert holder is not None
+    if holder.state is JobState.PROCESSING:
+        ask_to_stop(tx, holder)
+        return
+    assert holder.schedule_id is not None
+    tx.put(MARKER, Marker(holder.schedule_id, successor.id, tx.now_ms))
+    move(tx, holder, [JobState.CANCELLED], reason=CANCELS)
+    if successor.id in turns.in_line:
+        turns.in_line.remove(successor.id)
+    elif isinstance(successor, Job):
+        move(tx, successor, [JobState.QUEUED])

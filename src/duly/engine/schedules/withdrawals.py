@@ -1,0 +1,169 @@
+"""Withdrawals: what an edit, a pause or a deletion takes back, and what a pause swallowed.
+
+Whoever withdraws holds the index row of the schedule, so nobody plans it meanwhile, and the jobs
+and occurrences that it takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from duly.engine.jobs.moves import move
+from duly.engine.kinds import (
+    MARKER,
+    OCCURRENCE,
+    SCHEDULE_EVENTS,
+    UNBEGUN,
+    UNPOSTED,
+    StoredJob,
+    StoredOccurrence,
+)
+from duly.engine.schedules import ledger
+from duly.engine.transaction import PAGE, Key, Tx
+from duly.model.jobs import Job, JobState
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.plans import PAUSED
+from duly.model.schedules import Schedule, ScheduleId
+from duly.rules.rule_history import MAX_RULES, Change, Lost, lost_times
+from duly.rules.runs import left_of
+from duly.rules.spans import Row, in_the_way, spans_left
+
+
+class Unbegun(NamedTuple):
+    """What was planned of a schedule and has not begun."""
+
+    jobs: list[tuple[Job, Occurrence]]
+    """With their occurrences."""
+    posts: list[StoredOccurrence]
+    """Dispatches that no tick has posted: a claim is counted as a post."""
+
+
+class Why(NamedTuple):
+    """Why something is withdrawn, and by whom."""
+
+    reason: str
+    by: str
+
+
+def unbegun_of(tx: Tx, schedules: Iterable[Schedule]) -> dict[ScheduleId, Unbegun]:
+    """Return and hold what was planned of schedules and has not begun, in one read per kind."""
+    found = list(schedules)
+    jobs = tx.members_many(UNBEGUN, [(each.id,) for each in found])
+    ledger.hold_of_jobs(tx, [item.job for items in jobs.values() for item in items])
+    posted = [(each.id,) for each in found if each.definition.hand_over == "http"]
+    posts = tx.members_many(UNPOSTED, posted)
+    _hold_markers(tx, jobs)
+    return {
+        each.id: Unbegun(
+            [
+                (item.job, planned)
+                for item in jobs[each.id,]
+                if (planned := ledger.planned_of(tx, item.job)) is not None
+            ],
+            posts.get((each.id,), []),
+        )
+        for each in found
+    }
+
+
+def _hold_markers(tx: Tx, jobs: Mapping[Key, Sequence[StoredJob]]) -> None:
+    """Hold the markers that are given back when these jobs end, in one read."""
+    ids = {item.job.id for items in jobs.values() for item in items}
+    seen = tx.peek_many(MARKER, jobs)
+    tx.get_many(MARKER, [key for key, marker in seen.items() if marker.job_id in ids])
+
+
+def admitted(tx: Tx, unbegun: Unbegun) -> dict[int, str | None]:
+    """Return the times that wait for nothing but a worker, a turn or a tick, with their reasons.
+
+    They are not late any more, and are planned again as what they were.
+    """
+    found: dict[int, str | None] = {}
+    for job, planned in unbegun.jobs:
+        if job.state is JobState.QUEUED or job.in_line:
+            found[planned.nominal_ms] = planned.reason
+    for item in unbegun.posts:
+        if item.occurrence.run_at_ms <= tx.now_ms:
+            found[item.occurrence.nominal_ms] = item.occurrence.reason
+    return found
+
+
+def withdraw(
+    tx: Tx, schedule_id: ScheduleId, unbegun: Unbegun, why: Why, *, extras: bool = False
+) -> list[int]:
+    """Take back what has not begun of a schedule; return its times that are open again.
+
+    What somebody asked for by hand stays, unless `extras` are to go too.
+    """
+    times = [_withdraw_post(tx, item, why) for item in unbegun.posts]
+    marker = tx.peek(MARKER, schedule_id)
+    holder = None if marker is None else marker.job_id
+    # The holder of the marker comes last, so that it passes to no job that is about to end.
+    for job, planned in sorted(unbegun.jobs, key=lambda each: (each[0].id == holder, each[0].id)):
+        is_extra = planned.reason in ledger.EXTRAS
+        if is_extra and not extras:
+            continue
+        ledger.end_planned(tx, job, OccurrenceState.WITHDRAWN, why.reason)
+        move(tx, job, [JobState.CANCELLED], actor=why.by, reason=why.reason)
+        if not is_extra:
+            times.append(planned.nominal_ms)
+    return times
+
+
+def _withdraw_post(tx: Tx, item: StoredOccurrence, why: Why) -> int:
+    """Take back a dispatch that no tick has posted; return its time."""
+    own = replace(item.occurrence, state=OccurrenceState.WITHDRAWN, reason=why.reason)
+    withdrawn = replace(item, occurrence=own, claim_id=None, position=0, lease_until_ms=None)
+    tx.put(OCCURRENCE, withdrawn)
+    return own.nominal_ms
+
+
+def write_pause(tx: Tx, schedule: Schedule) -> None:
+    """Record that the times which came during a pause, which ends now, were missed."""
+    if schedule.definition.hand_over == "external":
+        return  # its times are an outside scheduler's
+    if left_of(schedule) == 0:
+        return  # it had no times any more that a pause could have swallowed
+    since_ms, changes = _rules_of_pause(tx, schedule)
+    for lost in lost_times(schedule.definition.trigger, since_ms, changes, tx.now_ms):
+        _write_lost(tx, schedule, lost)
+
+
+def _rules_of_pause(tx: Tx, schedule: Schedule) -> tuple[int, list[Change]]:
+    """Return when a schedule was paused, and the changes of its trigger since then."""
+    facts = tx.history(SCHEDULE_EVENTS, schedule.id)
+    # Of what came before a very long history nothing is said.
+    since_ms = facts[0].at_ms if len(facts) == PAGE else schedule.created_at_ms
+    changes: list[Change] = []
+    for event in facts:
+        if event.kind == "paused":
+            since_ms, changes = event.at_ms, []
+        elif event.kind == "changed" and "trigger" in event.detail:
+            changes.append(Change(event.at_ms, event.detail["trigger"]))
+    return since_ms, changes[-MAX_RULES:]
+
+
+def _write_lost(tx: Tx, schedule: Schedule, lost: Lost) -> None:
+    # Read for each rule: rows of one may reach into the next where spreads differ.
+    rows = ledger.rows_between(tx, schedule.id, lost.whole.first_ms, lost.whole.last_ms)
+    standing = [
+        Row(item.occurrence.nominal_ms, item.occurrence.until_ms, ledger.is_taken(item))
+        for item in rows
+    ]
+    for left in spans_left(lost.rule, lost.whole, in_the_way(lost.rule, standing)):
+        missed = Occurrence(
+            schedule_id=schedule.id,
+            nominal_ms=left.first_ms,
+            until_ms=left.last_ms,
+            count=left.times,
+            run_at_ms=left.first_ms + lost.offset_ms,
+            state=OccurrenceState.MISSED,
+            flow=schedule.flow,
+            scope=str(schedule.scope),
+            name=schedule.name,
+            reason=PAUSED,
+        )
+        ledger.write(tx, StoredOccurrence(missed, at_ms=tx.now_ms))

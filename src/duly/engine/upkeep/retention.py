@@ -1,0 +1,257 @@
+"""Retention: history and finished schedules that were kept long enough.
+
+Walks in bounded steps: a step that is not the last gives a cursor. The ledger is walked schedule by
+schedule, facts and the audit in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from duly.engine.kinds import (
+    AUDIT,
+    LEDGER,
+    OCCURRENCE,
+    ROW,
+    ROW_IDS,
+    SCHEDULE,
+    SCHEDULE_EVENTS,
+    SCHEDULE_IDS,
+    StoredOccurrence,
+    StoredSchedule,
+    key_parts,
+    schedule_key,
+)
+from duly.engine.transaction import EVERY, Key, Tx
+from duly.engine.upkeep.walks import FINISHED, LIVE_JOBS, POSTED, TAKEN, TEMPORARY
+from duly.errors import InvalidInput
+from duly.model.ledger import OPEN, Occurrence, OccurrenceState
+from duly.model.schedule_writes import ScheduleEvent
+from duly.model.stored_jobs import MAX_SWEEP
+from duly.model.upkeep import LedgerPruned, LedgerRetention, SchedulesPruned, check_cursor
+from duly.rules.checks import check_limit, pruned, pruning_place
+
+EVERY_MS = 2**62
+"""After every time."""
+_TOGETHER = 20
+"""Schedules whose old rows are looked up at once: most have few."""
+_FACTS = 4
+"""Facts about a schedule that are read at first: of most that is enough to see a newer one."""
+
+
+def prune_ledger(
+    tx: Tx, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+) -> LedgerPruned:
+    """Take one step: occurrences first, then facts, then the audit."""
+    check_limit(limit, MAX_SWEEP)
+    kind, place = check_cursor(cursor, ("ledger", "events", "audit"))
+    after = _place(place)
+    if kind == "ledger":
+        return _prune_occurrences(tx, retention, limit, after)
+    if kind == "events":
+        return _prune_events(tx, retention, limit, after)
+    return _prune_audit(tx, retention, limit, after)
+
+
+def _place(text: str) -> Key:
+    try:
+        return tuple(json.loads(text or "[]"))
+    except (TypeError, ValueError):
+        raise InvalidInput(f"cursor {text[:80]!r} is not one that an earlier step gave") from None
+
+
+def _cursor(kind: str, place: Sequence[str | int]) -> str:
+    return f"{kind}:{json.dumps(place)}"
+
+
+def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Key) -> LedgerPruned:
+    """Look at `limit` schedules that the ledger knows, and at so many of their old rows."""
+    first = str(place[0]) if place else ""
+    ids = tx.partitions(LEDGER, since=first, limit=limit + 1)
+    edge_ms = tx.now_ms - retention.ledger_ms
+    oldest = tx.peek_firsts(LEDGER, [(each,) for each in ids[:limit]])
+    with_old = [each for each in ids[:limit] if _is_before(oldest.get((each,)), edge_ms)]
+    until_ms = _until(tx, with_old, edge_ms)
+    keys, more = _old_rows(tx, with_old, {first: place[1:]}, edge_ms, limit)
+    following = _cursor("ledger", [ids[limit]]) if len(ids) > limit else _cursor("events", [])
+    if more is not None:
+        following = _cursor("ledger", more)
+    gone = [
+        key
+        for key, item in tx.get_many(OCCURRENCE, keys).items()
+        if _is_over(item.occurrence, edge_ms) and item.occurrence.nominal_ms < until_ms[str(key[0])]
+    ]
+    for key in gone:
+        tx.delete(OCCURRENCE, *key)
+    return LedgerPruned(len(gone), 0, following)
+
+
+def _old_rows(
+    tx: Tx, ids: Sequence[str], since: Mapping[str, Key], edge_ms: int, limit: int
+) -> tuple[list[Key], list[str | int] | None]:
+    """Return so many old rows of schedules, and where to go on if there may be more."""
+    keys: list[Key] = []
+    upto = (edge_ms - 1,)
+    for start in range(0, len(ids), _TOGETHER):
+        few = ids[start : start + _TOGETHER]
+        room = limit - len(keys)
+        found = tx.find_among(LEDGER, [(each,) for each in few], upto=upto, limit=room)
+        if len(found) < room and not any(since.get(each) for each in few):
+            keys += found
+            continue
+        for each in few:
+            room = limit - len(keys)
+            found = tx.find(LEDGER, each, since=since.get(each, ()), upto=upto, limit=room)
+            keys += found
+            if len(found) == room:
+                return keys, [each, int(found[-1][1]) + 1]
+    return keys, None
+
+
+def _is_before(item: StoredOccurrence | None, edge_ms: int) -> bool:
+    return item is not None and item.occurrence.nominal_ms < edge_ms
+
+
+def _until(tx: Tx, ids: Sequence[str], edge_ms: int) -> dict[str, int]:
+    """Return before which nominal time the ledger of each schedule may lose what is old."""
+    schedules, rows = _schedules_of(tx, ids), _rows_of(tx, ids)
+    newest = tx.peek_firsts(TAKEN, [(each,) for each in ids], is_reverse=True)
+    until: dict[str, int] = {}
+    for each in ids:
+        if each not in schedules and each not in rows:
+            until[each] = EVERY_MS
+        elif _counts(schedules.get(each)) or rows.get(each, edge_ms) < edge_ms:
+            # Runs that an earlier release did not count are counted in the ledger, and a planner
+            # could make again what comes after a row that stands before the edge.
+            until[each] = 0
+        else:
+            # reconcile() goes on after the newest.
+            known = newest.get((each,))
+            until[each] = 0 if known is None else known.occurrence.nominal_ms
+    return until
+
+
+def _counts(item: StoredSchedule | None) -> bool:
+    """Return whether the runs of a schedule are counted in its ledger."""
+    if item is None:
+        return False
+    return item.schedule.definition.max_runs is not None and item.schedule.runs_had is None
+
+
+def _schedules_of(tx: Tx, ids: Collection[str]) -> dict[str, StoredSchedule]:
+    """Return those of the schedules that are stored."""
+    keys = tx.find_among(SCHEDULE_IDS, [(each,) for each in ids], limit=EVERY)
+    return {item.schedule.id: item for item in tx.peek_many(SCHEDULE, keys).values()}
+
+
+def _rows_of(tx: Tx, ids: Collection[str]) -> dict[str, int]:
+    """Return the next times of those of the schedules that have a row."""
+    keys = tx.find_among(ROW_IDS, [(each,) for each in ids], limit=EVERY)
+    return {item.row.schedule_id: item.row.nominal_ms for item in tx.peek_many(ROW, keys).values()}
+
+
+def _is_over(occurrence: Occurrence, edge_ms: int) -> bool:
+    """Return whether nothing will follow, and all that came is old."""
+    # What a claim took has no job that could close it.
+    is_claimed = occurrence.state is OccurrenceState.FIRED and occurrence.job_id is None
+    times = occurrence.until_ms, occurrence.run_at_ms, occurrence.ended_at_ms or 0
+    return (is_claimed or occurrence.state not in OPEN) and max(times) < edge_ms
+
+
+def _prune_events(tx: Tx, retention: LedgerRetention, limit: int, after: Key) -> LedgerPruned:
+    edge_ms = tx.now_ms - retention.events_ms
+    page = tx.walk(SCHEDULE_EVENTS, after, limit)
+    old = [fact for fact in page if fact.at_ms < edge_ms]
+    standing = _schedules_of(tx, {fact.schedule_id for fact in old})
+    later = _later(tx, [fact for fact in old if fact.schedule_id in standing])
+    gone = [fact for fact in old if fact.schedule_id not in standing or fact.seq in later]
+    tx.drop(SCHEDULE_EVENTS, gone)
+    is_done = len(page) < limit or len(old) < len(page)
+    following = _cursor("audit", []) if is_done else _cursor("events", [page[-1].seq])
+    return LedgerPruned(0, len(gone), following)
+
+
+def _later(tx: Tx, facts: Sequence[ScheduleEvent]) -> set[int]:
+    """Return the numbers of those facts that are not the newest of their kind.
+
+    One that changed the rule is not outlived by words alone: reconcile() asks when it was.
+    """
+    newest = tx.histories(SCHEDULE_EVENTS, {fact.schedule_id for fact in facts}, _FACTS)
+    long = {
+        fact.schedule_id
+        for fact in facts
+        if not _is_outlived(fact, newest) and not _is_among(fact, newest)
+    }
+    if long:
+        newest |= tx.histories(SCHEDULE_EVENTS, long, EVERY)
+    return {fact.seq for fact in facts if _is_outlived(fact, newest)}
+
+
+def _is_among(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEvent]]) -> bool:
+    """Return whether all facts that came after one are known."""
+    return any(other.seq <= fact.seq for other in newest.get(fact.schedule_id, ()))
+
+
+def _is_outlived(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEvent]]) -> bool:
+    return any(
+        other.seq > fact.seq
+        and other.kind == fact.kind
+        and ("trigger" in other.detail or "trigger" not in fact.detail)
+        for other in newest.get(fact.schedule_id, ())
+    )
+
+
+def _prune_audit(tx: Tx, retention: LedgerRetention, limit: int, after: Key) -> LedgerPruned:
+    page = tx.walk(AUDIT, after, limit)
+    aged = [entry for entry in page if entry.at_ms < tx.now_ms - retention.audit_ms]
+    gone = [each for each in aged if retention.is_audit_over(each.action, each.at_ms, tx.now_ms)]
+    tx.drop(AUDIT, gone)
+    following = None if len(aged) < limit else _cursor("audit", [page[-1].seq])
+    return LedgerPruned(0, 0, following, audit=len(gone))
+
+
+def prune_schedules(
+    tx: Tx, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
+) -> SchedulesPruned:
+    """Take one step: first those that are deleted after completion, then those kept long enough."""
+    check_limit(limit, MAX_SWEEP)
+    kind, at_ms, last_id = pruning_place(cursor)
+    is_temporary = kind == "temporary"
+    kept_ms = 0 if is_temporary else retention.finished_ms
+    if kept_ms is None:
+        return SchedulesPruned(0, None)
+    edge_ms = tx.now_ms - kept_ms
+    index = TEMPORARY if is_temporary else FINISHED
+    keys = tx.find(index, since=(at_ms, last_id), upto=(edge_ms,), limit=limit + 1)
+    # Held, so no edit lets one of them run again meanwhile. The first may have been looked at.
+    found = [
+        item
+        for item in tx.get_many(SCHEDULE, keys).values()
+        if (item.finished_at_ms, item.schedule.id) != (at_ms, last_id)
+    ][:limit]
+    removed = _remove(tx, found, edge_ms)
+    if len(found) == limit:
+        last = found[-1]
+        return SchedulesPruned(removed, f"{kind}:{last.finished_at_ms or 0}/{last.schedule.id}")
+    return SchedulesPruned(removed, "finished:" if is_temporary else None)
+
+
+def _remove(tx: Tx, items: Sequence[StoredSchedule], edge_ms: int) -> int:
+    """Delete those of the schedules that are still finished and have nothing under way."""
+    ended = [
+        item.schedule
+        for item in items
+        if item.schedule.state == "finished"
+        and item.finished_at_ms is not None
+        and item.finished_at_ms <= edge_ms
+        and item.schedule.definition.origin != "static"
+    ]
+    jobs = tx.peek_firsts(LIVE_JOBS, [(each.id,) for each in ended])
+    posted = [(each.id,) for each in ended if each.definition.hand_over == "http"]
+    busy = {*jobs, *tx.peek_firsts(POSTED, posted)}
+    gone = [each for each in ended if (each.id,) not in busy]
+    for schedule in gone:
+        tx.delete(SCHEDULE, *key_parts(schedule_key(schedule)))
+        tx.append(SCHEDULE_EVENTS, pruned(schedule, tx.now_ms))
+    return len(gone)

@@ -1,0 +1,1 @@
+"""The side of the application: flows, actions, contexts, collections and the client."""

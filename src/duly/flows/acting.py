@@ -1,0 +1,178 @@
+"""Acting for somebody: a principal's own schedules, documents and jobs.
+
+The same calls for a handler, for a route of the application, and for an agent: whoever acts, what
+is made belongs to the principal, and `by` keeps who really asked. No call reaches what belongs to
+somebody else: a job is the principal's own if it has the principal's scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, Unpack
+
+from duly.errors import InvalidInput, shown
+from duly.flows.collections import (
+    ResourceCollection,
+    ResourceKind,
+    ScheduleCollection,
+    ScopedCollection,
+    ScopedSchedules,
+)
+from duly.flows.job_answers import granted, no_such_job, result_of
+from duly.flows.job_requests import JobOptions
+from duly.model.jobs import Job, JobId
+from duly.model.principals import Principal
+from duly.model.scopes import Scope
+from duly.model.stored_jobs import Enqueued
+from duly.stores.port import Store
+
+T = TypeVar("T")
+
+
+class Enqueue(Protocol):
+    """Stores one job."""
+
+    async def __call__(
+        self,
+        action: Any,
+        input: object = None,  # noqa: A002
+        **options: Unpack[JobOptions],
+    ) -> Enqueued: ...
+
+
+class HasName(Protocol):
+    """A flow, as far as its schedules need to know it."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What there is to act on: an application's store, its flows' schedules and its queue."""
+
+    store: Store
+    schedules: Callable[[str], ScheduleCollection]
+    enqueue: Enqueue
+
+
+class Acting:
+    """What one principal may reach; make one with Duly.acting_for()."""
+
+    def __init__(
+        self, reach: Reach, principal: Principal, by: str, correlation_id: str | None = None
+    ) -> None:
+        self.principal = principal
+        self.by = by
+        self._reach = reach
+        self._correlation_id = correlation_id
+
+    def schedules(self, flow: HasName | str) -> ScopedSchedules:
+        """Their schedules in a flow; those of a user who carries a workspace count there."""
+        name: str = flow if isinstance(flow, str) else getattr(flow, "name", "")
+        who = self.principal
+        return self._reach.schedules(name).of(who.scope, by=self.by, workspace=who.org_id)
+
+    def resources(self, kind: ResourceKind[T] | ResourceCollection[T]) -> ScopedCollection[T]:
+        """Their documents of a kind."""
+        found = kind.on(self._reach.store) if isinstance(kind, ResourceKind) else kind
+        return found.of(self.principal.scope)
+
+    async def enqueue(
+        self,
+        action: Any,
+        input: object = None,  # noqa: A002
+        **options: Unpack[JobOptions],
+    ) -> Enqueued:
+        """Store a job that runs as them; InvalidInput for the scope or workspace of another.
+
+        Only the system may name another scope: it starts work for others.
+        """
+        said = options.get("scope")
+        if said is None or Scope.of(said) == self.principal.scope:
+            options["scope"] = self.principal.scope
+            self._confine_workspace(options)
+        elif not self.principal.is_system:
+            raise InvalidInput(
+                f"scope is {shown(said)}, but {self.principal.scope} is acted for and may start "
+                f"jobs only for itself; omit scope=, or use the client of the application"
+            )
+        options.setdefault("correlation_id", self._correlation_id)
+        return await self._reach.enqueue(action, input, **options)
+
+    def _confine_workspace(self, options: JobOptions) -> None:
+        own = self.principal.workspace
+        said = options.get("workspace")
+        if said not in (None, own) and not self.principal.is_system:
+            raise InvalidInput(
+                f"workspace is {shown(said)}, but the jobs of {self.principal.scope} count in "
+                f"{own!r}; omit workspace=, or act for a Principal that has this workspace"
+            )
+        options["workspace"] = said or own
+
+    async def job(self, job_id: JobId) -> Job | None:
+        """Return one of their jobs; None for any other id, be it known or not."""
+        found = await self._reach.store.get_job(job_id)
+        return found if found is not None and found.scope == str(self.principal.scope) else None
+
+    async def result(self, job_id: JobId) -> Any:
+        """Return what the action of one of their jobs returned.
+
+        NotFound: not one of their jobs. Conflict: it has not, or not yet, succeeded.
+        """
+        return result_of(job_id, await self.job(job_id))
+
+    async def cancel(self, job_id: JobId, *, reason: str | None = None) -> Job:
+        """Cancel one of their jobs that has not begun; ask a running one to stop.
+
+        NotFound: not one of their jobs. Conflict: it has ended.
+        """
+        # The scope of a job never changes, so nothing can come between the look and the write.
+        if await self.job(job_id) is None:
+            raise no_such_job(job_id)
+        answer = await self._reach.store.cancel_job(job_id, by=self.by, reason=reason)
+        return granted(answer, "cancelled")
+
+
+class Access:
+    """The same inside a handler: `schedules` are those of the action's own flow."""
+
+    def __init__(self, acting: Acting, flow: str) -> None:
+        self._acting = acting
+        self._flow = flow
+
+    @property
+    def principal(self) -> Principal:
+        """Who is acted for."""
+        return self._acting.principal
+
+    @property
+    def schedules(self) -> ScopedSchedules:
+        """Their schedules in the action's flow."""
+        return self._acting.schedules(self._flow)
+
+    def resources(self, kind: ResourceKind[T] | ResourceCollection[T]) -> ScopedCollection[T]:
+        """Their documents of a kind."""
+        return self._acting.resources(kind)
+
+    async def enqueue(
+        self,
+        action: Any,
+        input: object = None,  # noqa: A002
+        **options: Unpack[JobOptions],
+    ) -> Enqueued:
+        """Store a job that runs as them; InvalidInput for the scope or workspace of another."""
+        return await self._acting.enqueue(action, input, **options)
+
+    async def job(self, job_id: JobId) -> Job | None:
+        """Return one of their jobs; None for any other id, be it known or not."""
+        return await self._acting.job(job_id)
+
+    async def result(self, job_id: JobId) -> Any:
+        """Return what the action of one of their jobs returned."""
+        return await self._acting.result(job_id)
+
+    async def cancel(self, job_id: JobId, *, reason: str | None = None) -> Job:
+        """Cancel one of their jobs that has not begun; ask a running one to stop."""
+        return await self._acting.cancel(job_id, reason=reason)

@@ -1,0 +1,175 @@
+"""The way from what is said of a job, when it is enqueued, to a NewJob.
+
+Takes an action, an input and options as an application writes them; gives what the store takes.
+Everything is checked here, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, get_args
+
+import msgspec
+
+from duly.errors import InvalidInput, shown
+from duly.flows.collections.schema import nearest, plain, unknown_field
+from duly.flows.flow import Action
+from duly.flows.job_requests import JobOptions
+from duly.model.jobs import DEFAULT_RETRY, MAX_INPUT_BYTES, Delivery, JobId, NewJob
+from duly.model.json_bounds import check_json_bounds
+from duly.model.retries import RetryPolicy
+from duly.model.run_options import DEFAULTS, RUN_FIELDS, choose
+from duly.model.scopes import SYSTEM, Scope, place_of_jobs
+from duly.triggers.instants import to_ms
+
+MAX_METADATA_BYTES = 4 * 1024
+NO_ID = JobId("job_")
+"""Of a template; what follows the prefix comes when it is stamped."""
+
+_encoder = msgspec.json.Encoder()
+_DELIVERIES = get_args(Delivery)
+_SAME = {"queue", "workspace", "priority", "retry", "delivery", "key", "correlation_id"}
+
+
+def find_action(given: object, actions: Mapping[str, Action]) -> tuple[str, Action | None]:
+    """Return the full name of an action, and the action where this application has it.
+
+    A name is `flow.action`, or the action alone where only one flow has it. InvalidInput: a flow of
+    this application has no such action. Other flows belong to other applications, which run them.
+    """
+    if isinstance(given, Action):
+        return given.name, given
+    if not isinstance(given, str):
+        raise InvalidInput(f"action {shown(given)}; pass an action of a flow, or its name")
+    known = actions.get(given)
+    if known is not None or not actions:
+        return given, known
+    flow, dot, short = given.partition(".")
+    if not dot:
+        return _find_short(given, actions)
+    own = [name.partition(".")[2] for name in actions if name.startswith(f"{flow}.")]
+    if own:
+        raise InvalidInput(f"flow {flow!r} has no action {short!r}; {nearest(short, own)}")
+    return given, None
+
+
+def _find_short(given: str, actions: Mapping[str, Action]) -> tuple[str, Action]:
+    found = sorted(name for name in actions if name.partition(".")[2] == given)
+    if len(found) == 1:
+        return found[0], actions[found[0]]
+    if found:
+        raise InvalidInput(f"action {given!r} is in several flows; name one: {', '.join(found)}")
+    short = {name.partition(".")[2] for name in actions}
+    raise InvalidInput(
+        f"this application has no action {given!r}; {nearest(given, short)} An action of another "
+        "application is named flow.action"
+    )
+
+
+def template_of(
+    name: str,
+    known: Action | None,
+    options: JobOptions,
+    now_ms: int,
+    aging_ms: int = 0,
+) -> NewJob:
+    """A job with everything but id and input; what is wrong with the options is said here.
+
+    `name` is the action's full name, `known` the action where this application has it; a delay
+    counts from `now_ms`.
+    """
+    for option in options.keys() - JobOptions.__annotations__.keys():
+        raise unknown_field("a job", option, JobOptions.__annotations__)
+    # None is what somebody passes on who was told nothing.
+    said = {name: value for name, value in options.items() if value is not None}
+    scope = Scope.of(said.get("scope", SYSTEM))
+    fields = _fields(said, now_ms)
+    fields["workspace"] = place_of_jobs(scope, fields.get("workspace"))
+    declared = DEFAULTS if known is None else known.options.run
+    run = choose({name: fields.pop(name, None) for name in RUN_FIELDS}, declared)
+    return NewJob(
+        id=NO_ID,
+        action=name,
+        scope=str(scope),
+        aging_ms=aging_ms,
+        queue=run.queue,
+        retry=run.retry,
+        timeout_ms=run.timeout_ms,
+        delivery=run.delivery,
+        **fields,
+    )
+
+
+def encode(known: Action | None, name: str, given: object) -> str:
+    """An input as JSON text: by the action's schema where it is known, else as plain JSON."""
+    check_json_bounds(f"input of {name}", given, MAX_INPUT_BYTES)
+    text = known.encode(given) if known is not None else _plain_text(name, given)
+    # A character has at most four bytes, so short texts need not be counted.
+    if len(text) * 4 > MAX_INPUT_BYTES and (size := len(text.encode())) > MAX_INPUT_BYTES:
+        raise InvalidInput(
+            f"input of {name} has {size} bytes; allowed: {MAX_INPUT_BYTES}. "
+            "Store large things elsewhere and pass where they are"
+        )
+    return text
+
+
+def encode_many(known: Action | None, name: str, given: Sequence[object]) -> list[str]:
+    """The same of many; the first that does not fit is named by its number."""
+    texts: list[str] = []
+    try:
+        for each in given:
+            texts.append(encode(known, name, each))  # noqa: PERF401
+    except InvalidInput as error:
+        raise InvalidInput(f"number {len(texts) + 1} of {len(given)}: {error}") from None
+    return texts
+
+
+def _plain_text(name: str, given: object) -> str:
+    try:
+        encoded = _encoder.encode(given)
+    except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError):
+        encoded = b"null"
+    # What JSON has no word for becomes null, so only a null needs the slow and careful way.
+    if b"null" in encoded:
+        encoded = msgspec.json.encode(plain(f"input of {name}", given))
+    return encoded.decode()
+
+
+def _fields(said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """Options as fields of a NewJob; those that are the same in both pass unchanged."""
+    fields: dict[str, Any] = {name: value for name, value in said.items() if name in _SAME}
+    if fields.get("delivery", "at_least_once") not in _DELIVERIES:
+        raise InvalidInput(f"delivery {said['delivery']!r}; allowed: {', '.join(_DELIVERIES)}")
+    if not isinstance(fields.get("retry", DEFAULT_RETRY), RetryPolicy):
+        raise InvalidInput(f"retry {shown(said['retry'])}; pass a RetryPolicy")
+    if "timeout" in said:
+        fields["timeout_ms"] = _ms("timeout", said["timeout"])
+    if "key_ttl" in said:
+        fields["key_ttl_ms"] = _ms("key_ttl", said["key_ttl"])
+    if "metadata" in said:
+        fields["metadata"] = _metadata(said["metadata"])
+    if "run_at" in said and "delay" in said:
+        raise InvalidInput("run_at and delay were both given; pass one of them")
+    if "run_at" in said:
+        fields["run_at_ms"] = to_ms(said["run_at"])
+    if "delay" in said:
+        fields["run_at_ms"] = now_ms + _ms("delay", said["delay"])
+    return fields
+
+
+def _ms(what: str, span: object) -> int:
+    if not isinstance(span, timedelta) or span < timedelta(0):
+        raise InvalidInput(f"{what} is {shown(span)}; pass a timedelta that is not negative")
+    return span // timedelta(milliseconds=1)
+
+
+def _metadata(facts: object) -> str:
+    if not isinstance(facts, Mapping):
+        raise InvalidInput(f"metadata is {shown(facts)}; pass a mapping")
+    encoded = msgspec.json.encode(
+        plain("metadata", facts if isinstance(facts, dict) else dict(facts), MAX_METADATA_BYTES)
+    )
+    if len(encoded) > MAX_METADATA_BYTES:
+        raise InvalidInput(f"metadata has {len(encoded)} bytes; allowed: {MAX_METADATA_BYTES}")
+    return encoded.decode()

@@ -1,0 +1,120 @@
+"""Static schedules: declared by the application's code, in the system's scope.
+
+Takes what the code says, checked when it is imported; gives the store what is declared, and takes
+back what no longer is. Other flows, and schedules that somebody made at run time, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypedDict, cast
+
+import msgspec
+
+from duly.errors import InvalidInput
+from duly.flows.collections import Ensured, ScheduleCollection, ScheduleOptions
+from duly.flows.collections.requests import TriggerWords, known_words
+from duly.model.index import MAX_PAGE
+from duly.model.retries import RetryPolicy
+from duly.model.schedules import Definition, Delivery, HandOver, Misfire, Overlap, Policies
+from duly.model.scopes import SYSTEM
+from duly.triggers import Trigger, parse_trigger
+
+BY = "static"
+"""Who made it, in schedule_events."""
+
+
+class StaticOptions(TypedDict, total=False):
+    """What the code may say of a schedule: what it is, and its policies one by one."""
+
+    input: Any
+    enabled: bool
+    description: str
+    hand_over: HandOver
+    max_runs: int | None
+    interval_bounds_ms: tuple[int, int] | None
+    misfire: Misfire
+    grace_ms: int
+    overlap: Overlap
+    delivery: Delivery
+    priority: int
+    retry: RetryPolicy
+    timeout_ms: int
+    pause_after_failures: int | None
+
+
+class Scheduled(Protocol):
+    """An action, as far as a schedule needs to know it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def usual_input(self) -> object: ...
+    def encode(self, value: object) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSchedule:
+    """One schedule that the code declares."""
+
+    name: str
+    action: str
+    """Inside its flow."""
+    trigger: Trigger
+    options: ScheduleOptions
+
+    @property
+    def definition(self) -> Definition:
+        """The same as a definition; its trigger is not bound."""
+        return Definition(self.trigger, self.action, **self.options, origin="static")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticReport:
+    """What bringing the store to the code did."""
+
+    ensured: tuple[Ensured, ...] = ()
+    deleted: tuple[str, ...] = ()
+    """Names of schedules that the code no longer declares."""
+
+
+def declare(
+    name: str, trigger: TriggerWords, action: Scheduled, said: Mapping[str, Any]
+) -> StaticSchedule:
+    """What the code says, or InvalidInput: an error belongs where the code is read."""
+    words = known_words(said, StaticOptions)
+    policies = {each: words.pop(each) for each in Policies.__struct_fields__ if each in words}
+    given = words.get("input", action.usual_input)
+    try:
+        fitting = msgspec.json.decode(action.encode(given))
+    except InvalidInput as error:
+        error.add_note(f"in static schedule {name!r}: pass input=, or give the parameter a default")
+        raise
+    rule = trigger if isinstance(trigger, Trigger) else parse_trigger(trigger)
+    options = cast(ScheduleOptions, words | {"input": fitting, "policies": Policies(**policies)})
+    declared = StaticSchedule(name, action.name.rpartition(".")[2], rule, options)
+    # Made once to be checked whole.
+    assert declared.definition.origin == "static"
+    return declared
+
+
+async def reconcile(
+    collection: ScheduleCollection, declared: Iterable[StaticSchedule]
+) -> StaticReport:
+    """Bring the static schedules of one flow to what the code declares; repeating is harmless."""
+    scoped = collection.of(SYSTEM, by=BY, origin="static")
+    ensured, kept = [], set()
+    for each in declared:
+        kept.add(each.name)
+        found = await scoped.ensure(each.name, each.trigger, action=each.action, **each.options)
+        ensured.append(found)
+    deleted: list[str] = []
+    after = ""
+    while page := await scoped.list(after=after, limit=MAX_PAGE):
+        after = page[-1].name
+        for schedule in page:
+            is_old = schedule.definition.origin == "static" and schedule.name not in kept
+            if is_old and await scoped.delete(schedule.name):
+                deleted.append(schedule.name)
+    return StaticReport(tuple(ensured), tuple(deleted))

@@ -1,0 +1,202 @@
+"""Station 8: what is wrong, if anything, from counts that are cheap to take. Pure.
+
+Takes facts of the index, the queues and the workers; gives a finding for each thing that is looked
+at, good or bad, so that silence is never mistaken for health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from duly.model.index import IndexHealth
+from duly.model.jobs import JobState
+from duly.model.ledger_counts import MissingSchedule
+from duly.model.queues import QueueSettings
+from duly.operate.unserved import Unserved
+from duly.rules.queue_settings import QueueRules
+
+Level = Literal["ok", "warning", "bad"]
+
+DUE_MS = 60_000
+"""What is due longer is as late as the usual grace allows: planners are behind."""
+SNAPSHOT_MS = 1_800_000
+"""A transaction that is open for longer deserves a look."""
+UNSERVED_NAMED = 3
+"""Queues and actions that a finding names."""
+_WAITING = (JobState.QUEUED, JobState.RETRYING, JobState.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What is looked at."""
+
+    now_ms: int
+    index: IndexHealth
+    workers_alive: int
+    workers: int
+    states: Mapping[JobState, int] = field(default_factory=dict)
+    """Jobs by state, each counted up to `most`."""
+    most: int = 10_000
+    queues: Sequence[QueueSettings] = ()
+    missing: Sequence[MissingSchedule] = ()
+    """Schedules that keep missing or skipping their times."""
+    unserved: Sequence[Unserved] = ()
+    """Waiting jobs that no live worker would claim."""
+    oldest_snapshot_ms: int = 0
+    """For how long an open transaction has kept deleted rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All findings; the worst of them decides."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def level(self) -> Level:
+        """Of the worst finding."""
+        levels = {each.level for each in self.findings}
+        if "bad" in levels:
+            return "bad"
+        return "warning" if "warning" in levels else "ok"
+
+
+def judge(vitals: Vitals) -> Health:
+    """What the facts mean."""
+    return Health(
+        (
+            _index(vitals.index),
+            _quarantine(vitals.index),
+            _planning(vitals),
+            _misses(vitals.missing),
+            _workers(vitals),
+            _unserved(vitals.unserved),
+            _dead(vitals),
+            _queues(vitals),
+            *_snapshot(vitals.oldest_snapshot_ms),
+        )
+    )
+
+
+def _snapshot(oldest_ms: int) -> list[Finding]:
+    """Return a finding where a transaction has been open for long: only PostgreSQL has it."""
+    if oldest_ms <= SNAPSHOT_MS:
+        return []
+    text = f"a transaction has been open for {oldest_ms // 60_000} min: tables and indexes grow"
+    return [Finding("snapshot", "warning", f"{text} until it ends; see pg_stat_activity")]
+
+
+def _index(index: IndexHealth) -> Finding:
+    if index.active and not index.rows:
+        text = f"{index.active} schedules are active and the index is empty: nothing will fire"
+        return Finding("index", "bad", f"{text}; run duly doctor --repair")
+    if index.missing:
+        text = f"{index.missing} of {index.active} active schedules have no index row"
+        return Finding("index", "bad", f"{text}; run duly doctor --repair")
+    if not index.is_whole:
+        text = f"{index.active} active schedules looked at so far, and each has its row"
+        text += "; duly doctor looks at all"
+        return Finding("index", "ok", text + _external(index))
+    text = f"{index.active} active schedules, {index.rows} index rows"
+    return Finding("index", "ok", text + _external(index))
+
+
+def _external(index: IndexHealth) -> str:
+    return f"; {index.external} more have external hand-over" if index.external else ""
+
+
+def _quarantine(index: IndexHealth) -> Finding:
+    if index.quarantined:
+        more = "+" if index.is_quarantined_capped else ""
+        text = f"{index.quarantined}{more} rows cannot be evaluated; see duly schedules quarantine"
+        return Finding("quarantine", "bad", text)
+    return Finding("quarantine", "ok", "every row can be evaluated")
+
+
+def _planning(vitals: Vitals) -> Finding:
+    """Judge what is due by who is to take it: a planner, or a tick for hand-over http."""
+    index, texts, is_behind = vitals.index, list[str](), False
+    for count, oldest_ms, what, remedy in (
+        (index.due, index.oldest_due_ms, "rows", "no planner runs, or they are behind"),
+        (
+            index.posts_due,
+            index.oldest_post_ms,
+            "rows of hand-over http",
+            "no tick runs, or it is behind",
+        ),
+    ):
+        if oldest_ms is not None:
+            behind_ms = max(0, vitals.now_ms - oldest_ms)
+            more = "+" if index.is_due_capped else ""
+            text = f"{count}{more} {what} are due, the oldest for {behind_ms / 1000:.0f} s"
+            is_late = behind_ms > DUE_MS
+            texts.append(f"{text}: {remedy}" if is_late else text)
+            is_behind = is_behind or is_late
+    return Finding("planning", "bad" if is_behind else "ok", "; ".join(texts) or "nothing is due")
+
+
+def _workers(vitals: Vitals) -> Finding:
+    waiting = _words(vitals, *_WAITING)
+    text = f"{vitals.workers_alive} of {vitals.workers} workers are alive, {waiting} jobs wait"
+    if vitals.workers_alive:
+        return Finding("workers", "ok", text)
+    is_waited_for = vitals.states.get(JobState.QUEUED)
+    return Finding(
+        "workers", "bad" if is_waited_for else "warning", f"{text}: nobody would run them"
+    )
+
+
+def _misses(found: Sequence[MissingSchedule]) -> Finding:
+    if not found:
+        return Finding("misses", "ok", "no schedule keeps missing or skipping its times")
+    first = found[0]
+    lost = first.missed + first.skipped
+    text = (
+        f"{len(found)} schedules keep missing or skipping their times, first "
+        f"{first.flow}/{first.scope}/{first.name}: {lost} of its last {first.looked_at}; "
+        "see duly occurrences list"
+    )
+    return Finding("misses", "warning", text)
+
+
+def _unserved(found: Sequence[Unserved]) -> Finding:
+    if not found:
+        return Finding("unserved", "ok", "a live worker serves every waiting job")
+    more = f" and {len(found) - UNSERVED_NAMED} more" if len(found) > UNSERVED_NAMED else ""
+    named = ", ".join(each.words() for each in found[:UNSERVED_NAMED])
+    text = f"no live worker serves {named}{more}; start a worker with that queue and action"
+    return Finding("unserved", "bad", text)
+
+
+def _dead(vitals: Vitals) -> Finding:
+    if vitals.states.get(JobState.DEAD):
+        text = f"{_words(vitals, JobState.DEAD)} jobs are dead; see duly jobs list"
+        return Finding("dead jobs", "warning", text)
+    return Finding("dead jobs", "ok", "none")
+
+
+def _words(vitals: Vitals, *states: JobState) -> str:
+    """How many jobs are in these states, or that they were too many to count."""
+    counts = [vitals.states.get(state, 0) for state in states]
+    return f"{sum(counts)}{'+' if max(counts) >= vitals.most else ''}"
+
+
+def _queues(vitals: Vitals) -> Finding:
+    if QueueRules(vitals.queues).all.is_paused:
+        text = "all are paused; duly queues resume --all opens them"
+        return Finding("queues", "warning", text)
+    paused = [each.queue for each in vitals.queues if each.is_paused]
+    if paused:
+        return Finding("queues", "warning", f"paused: {', '.join(paused)}")
+    return Finding("queues", "ok", "none is paused")

@@ -1,0 +1,192 @@
+"""What pages and metrics ask: the whole at a glance, what comes, and who did what.
+
+Every read is bounded by what it may look at; what is told is redacted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+from duly.errors import DulyError
+from duly.flows.collections import ScheduleCollection
+from duly.model.index import IndexHealth
+from duly.model.index_rows import IndexRow, trigger_of
+from duly.model.jobs import JobState
+from duly.model.ledger_counts import MissingSchedule, OccurrenceCounts
+from duly.model.queues import QueueSettings
+from duly.model.summaries import MINUTE_MS, AuditEntry, Glance, QueueCount, WorkspaceCount
+from duly.operate.forecast import DAY_MINUTES, Forecast, forecast
+from duly.operate.index_watch import IndexWatch
+from duly.operate.summary_views import NextFire, Overview, minutes_of, view_next, view_planned
+from duly.operate.unserved import ALIVE_MS, MAX_WORKERS, Unserved, look_for_unserved
+from duly.rules.queue_settings import QueueRules
+from duly.stores.port import Store
+from duly.triggers.instants import from_ms
+
+MOST = 10_000
+"""Counts stop here."""
+MOST_EACH = 200
+"""Of a hundred workspaces, each."""
+HOUR_MINUTES = 60
+NEXT_FIRES = 8
+LATENESS = 500
+
+
+class GlassAdmin:
+    """The reads of the pages, and the audit."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watch = IndexWatch(store)
+
+    async def overview(self, most: int = MOST) -> Overview:
+        """The whole at a glance."""
+        glance = await self._store.glance(most)
+        now_ms = glance.now_ms
+        since_ms = (now_ms // MINUTE_MS - HOUR_MINUTES + 1) * MINUTE_MS
+        states, ends, workers, next_fires, lateness = await asyncio.gather(
+            self._store.count_states(most),
+            self._store.count_ends(since_ms),
+            self._store.list_workers(MAX_WORKERS),
+            self._next_fires(),
+            self._store.recent_lateness(LATENESS),
+        )
+        unserved, backlog = await asyncio.gather(self.unserved(), self._store.count_backlog(most))
+        alive = [each for each in workers if now_ms - each.beat_at_ms <= ALIVE_MS]
+        return Overview(
+            now=from_ms(now_ms),
+            most=most,
+            states=states,
+            due=glance.due,
+            oldest_due=from_ms(glance.oldest[0].run_at_ms) if glance.oldest else None,
+            quarantined=glance.quarantined,
+            is_silent=glance.is_silent,
+            minutes=minutes_of(ends, now_ms),
+            lateness=lateness,
+            workers=len(alive),
+            slots=sum(each.slots for each in alive),
+            running=sum(each.running for each in alive),
+            next_fires=next_fires,
+            glance=glance,
+            unserved=unserved,
+            backlog=backlog,
+        )
+
+    async def occurrences(self) -> OccurrenceCounts:
+        """Count the times of the whole ledger by flow and outcome."""
+        return await self._store.count_occurrences()
+
+    async def missing(self) -> list[MissingSchedule]:
+        """Return schedules that keep missing or skipping their times."""
+        return await self._store.find_missing()
+
+    async def unserved(self) -> list[Unserved]:
+        """Return waiting jobs that no live worker would claim, longest waiting first."""
+        return await look_for_unserved(self._store)
+
+    async def _next_fires(self) -> list[NextFire]:
+        """The schedules that fire next: those whose jobs are made already, and those in the index.
+
+        Of a schedule with several times to come, the first.
+        """
+        rows, planned = await asyncio.gather(
+            self._store.list_rows(limit=NEXT_FIRES), self._store.next_planned(NEXT_FIRES)
+        )
+        fires = {row.schedule_id: view_next(row) for row in rows if _is_readable(row)}
+        for schedule_id, run_at_ms in planned:
+            found = await self._store.find_schedule(schedule_id)
+            if found is not None:
+                earlier = view_planned(found, run_at_ms)
+                fires[schedule_id] = min(earlier, fires.get(schedule_id, earlier), key=_run_at)
+        return sorted(fires.values(), key=_run_at)[:NEXT_FIRES]
+
+    async def glance(self) -> Glance:
+        """What can be known of the index at once, however large it is."""
+        return await self._store.glance(MOST)
+
+    async def check_writable(self) -> None:
+        """Raise BackendUnavailable where the database takes no writes."""
+        await self._store.check_writable()
+
+    async def oldest_snapshot_ms(self) -> int:
+        """Return for how long an open transaction has kept deleted rows; 0: none does."""
+        return await self._store.oldest_snapshot_ms()
+
+    async def index_health(self) -> IndexHealth:
+        """What is known of the index: schedules are looked at a few thousand at a time."""
+        glance, found = await asyncio.gather(self.glance(), self._watch.look())
+        planned, posts = glance.waiting.get("jobs"), glance.waiting.get("http")
+        return IndexHealth(
+            active=found.active,
+            rows=found.active - found.missing,
+            missing=found.missing,
+            quarantined=glance.quarantined,
+            due=planned.rows if planned else 0,
+            oldest_due_ms=planned.oldest_ms if planned else None,
+            posts_due=posts.rows if posts else 0,
+            oldest_post_ms=posts.oldest_ms if posts else None,
+            is_whole=found.is_whole,
+            external=found.external,
+            is_due_capped=glance.is_due_capped,
+            is_quarantined_capped=glance.is_quarantined_capped,
+        )
+
+    async def whole_index_health(self) -> IndexHealth:
+        """Look at every schedule, some thousand in a transaction."""
+        while not (found := await self.index_health()).is_whole:
+            pass
+        return found
+
+    async def forecast(self, minutes: int = DAY_MINUTES) -> Forecast:
+        """Fires per minute to come; an estimate where many schedules come."""
+        now_ms = await self._store.now_ms()
+        upcoming = await self._store.upcoming(now_ms + minutes * MINUTE_MS)
+        # Thousands of trigger steps: not on the loop that serves everybody.
+        return await asyncio.to_thread(forecast, upcoming, minutes)
+
+    async def states(self, most: int = MOST) -> Mapping[JobState, int]:
+        """Jobs by state, each counted up to `most`."""
+        return await self._store.count_states(most)
+
+    async def queues(self, limit: int = 100) -> list[tuple[QueueSettings, QueueCount]]:
+        """Queues with what is decided about them and what is in them."""
+        counts = await self._store.count_queues(MOST, limit)
+        rules = QueueRules(await self._store.list_queues())
+        return [(rules.of(each.queue), each) for each in counts]
+
+    async def workspaces(self, queue: str, limit: int = 100) -> list[WorkspaceCount]:
+        """Workspaces with queued jobs in a queue."""
+        return await self._store.count_workspaces(queue, MOST_EACH, limit)
+
+    def collection(self, flow: str, actions: frozenset[str] | None = None) -> ScheduleCollection:
+        """The schedules of a flow, to be made and changed under the limits of their owners."""
+        return ScheduleCollection(self._store, flow, actions=actions)
+
+    async def record(self, entry: AuditEntry) -> AuditEntry:
+        """Keep who did what."""
+        return await self._store.append_audit(entry)
+
+    async def audit(
+        self, *, target: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[AuditEntry]:
+        """Who did what, newest first."""
+        return await self._store.list_audit(target=target, before=before, limit=limit)
+
+    async def now(self) -> datetime:
+        """The clock that decides."""
+        return from_ms(await self._store.now_ms())
+
+
+def _run_at(fire: NextFire) -> datetime:
+    return fire.run_at
+
+
+def _is_readable(row: IndexRow) -> bool:
+    """Whether this release can say when it fires; a newer one may have written it."""
+    try:
+        trigger_of(row.trigger)
+    except DulyError:
+        return False
+    return True

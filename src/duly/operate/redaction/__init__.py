@@ -1,0 +1,1 @@
+"""Redaction: which names and values are secret, and texts without them."""

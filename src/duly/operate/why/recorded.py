@@ -1,0 +1,133 @@
+"""Instants that the ledger has a row for: it has the last word."""
+
+from __future__ import annotations
+
+from duly.model.ledger import Occurrence, OccurrenceState
+from duly.model.plans import BACKFILL, PAUSED, RUN_NOW
+from duly.operate.why.wording import Telling, Told, Verdict
+from duly.triggers.durations import duration_text
+
+_ASKED_FOR = {
+    RUN_NOW: " Somebody asked for it with run_now.",
+    BACKFILL: " A backfill asked for it.",
+}
+
+
+def recorded(telling: Telling, row: Occurrence) -> Told:
+    """What the ledger says became of it."""
+    telling.note("state", row.state.value)
+    for name, value in (("job", row.job_id), ("reason", row.reason)):
+        if value is not None:
+            telling.note(name, value)
+    moments = (
+        ("run_at", row.run_at_ms),
+        ("fired_at", row.fired_at_ms),
+        ("ended_at", row.ended_at_ms),
+    )
+    for name, ms in moments:
+        if ms is not None:
+            telling.note(name, telling.iso(ms))
+    verdict, text = _of_state(telling, row)
+    return verdict, text + _ASKED_FOR.get(row.reason or "", "")
+
+
+def _of_state(telling: Telling, row: Occurrence) -> Told:
+    match row.state:
+        case OccurrenceState.PLANNED:
+            return _planned(telling, row)
+        case OccurrenceState.DISPATCHING:
+            return Verdict.DISPATCHING, (
+                f"{telling.at} is being posted: a tick has it, and the endpoint has not taken it."
+            )
+        case OccurrenceState.FIRED | OccurrenceState.SUCCEEDED | OccurrenceState.FAILED:
+            return _fired(telling, row)
+        case OccurrenceState.SKIPPED:
+            because = row.reason or "its job was cancelled before it began"
+            return Verdict.SKIPPED, f"{telling.at} was skipped: {because}."
+        case OccurrenceState.MISSED:
+            return _missed(telling, row)
+        case OccurrenceState.WITHDRAWN:
+            return _withdrawn(telling, row)
+        case OccurrenceState.DENIED:
+            because = "" if row.reason is None else f" ({row.reason})"
+            return Verdict.DENIED, (
+                f"{telling.at} was denied: when its time came, its principal was not allowed to "
+                f"run it{because}."
+            )
+        case OccurrenceState.QUARANTINED:
+            return Verdict.QUARANTINED, (
+                f"{telling.at} did not fire: its row could not be evaluated and was quarantined: "
+                f"{row.reason or 'no error is stored'}. Once the schedule is released with "
+                "`duly schedules release`, or mended without a change of its timing, the misfire "
+                "policy decides over this time; a backfill can bring it too."
+            )
+
+
+def _planned(telling: Telling, row: Occurrence) -> Told:
+    if row.run_at_ms > telling.now_ms:
+        return Verdict.WILL_FIRE, (
+            f"It is planned: job {row.job_id} waits for {telling.said(row.run_at_ms)}, in "
+            f"{duration_text(row.run_at_ms - telling.now_ms)}."
+        )
+    return Verdict.LATE, (
+        f"It is late: job {row.job_id} was due {duration_text(telling.now_ms - row.run_at_ms)} ago "
+        "and has not begun. Either no worker serves its queue, or all are busy, or an earlier run "
+        f"has not ended; `duly jobs show {row.job_id}` and `duly workers` tell which."
+    )
+
+
+def _fired(telling: Telling, row: Occurrence) -> Told:
+    job = "" if row.job_id is None else f" as job {row.job_id}"
+    began = ""
+    if row.fired_at_ms is not None:
+        late_ms = row.fired_at_ms - row.run_at_ms
+        telling.note("late_ms", str(late_ms))
+        began = f", which began {duration_text(max(0, late_ms))} after its run time"
+    ended = "" if row.ended_at_ms is None else f" on {telling.said(row.ended_at_ms)}"
+    if row.state is OccurrenceState.FAILED:
+        because = "" if row.reason is None else f" ({row.reason})"
+        return Verdict.FAILED, f"{telling.at} ran{job}{began}, and failed for good{ended}{because}."
+    end = f", and succeeded{ended}" if row.state is OccurrenceState.SUCCEEDED else ""
+    if row.state is OccurrenceState.FIRED and began:
+        end = ", and has not ended"
+    return Verdict.FIRED, f"It fired: {telling.at} ran{job}{began}{end}."
+
+
+def _missed(telling: Telling, row: Occurrence) -> Told:
+    what = f"{telling.at} was"
+    if row.is_range:
+        telling.note("first", telling.iso(row.nominal_ms))
+        telling.note("last", telling.iso(row.until_ms))
+        telling.note("times", str(row.count))
+        what = (
+            f"{telling.at} is one of {row.count} times, from {telling.said(row.nominal_ms)} to "
+            f"{telling.said(row.until_ms)}, that were"
+        )
+    if row.reason == PAUSED:
+        return Verdict.PAUSED, f"{what} swallowed by a pause{_pause(telling)}."
+    schedule = telling.stored.schedule
+    grace = "the grace"
+    if schedule is not None:
+        grace_ms = schedule.definition.policies.grace_ms
+        telling.note("grace_ms", str(grace_ms))
+        grace = f"the grace of {duration_text(grace_ms)}"
+    return Verdict.MISSED, (
+        f"{what} missed: nobody came by within {grace}, and the misfire policy "
+        f"{row.reason or 'skip'} swallowed it. A backfill can run it."
+    )
+
+
+def _pause(telling: Telling) -> str:
+    paused = telling.here
+    if paused is None or paused.state != "paused":
+        return ""
+    telling.note_event(paused.since)
+    return f": {telling.who(paused.since, 'paused')}"
+
+
+def _withdrawn(telling: Telling, row: Occurrence) -> Told:
+    because = "" if row.reason is None else f" ({row.reason})"
+    event = telling.next_event()
+    telling.note_event(event)
+    who = "" if event is None else f": {telling.who(event, event.kind)}"
+    return Verdict.WITHDRAWN, f"{telling.at} was planned and then taken back{because}{who}."

@@ -1,0 +1,137 @@
+"""Station 5: overlap and lateness, decided when the time of a schedule's job has come. Pure.
+
+One job of a schedule at a time holds its running marker, from queued to its end, retries included.
+A job whose time has come takes the marker, gets in line for it, or is skipped; one whose time came
+too long ago, because nobody was there to queue it, is treated by the misfire policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from duly.model.jobs import JobId, Turn
+from duly.model.schedules import Overlap, Policies
+
+
+class Asking(NamedTuple):
+    """A job whose time has come."""
+
+    job_id: JobId
+    turn: Turn
+    overlap: Overlap
+    run_at_ms: int = 0
+    """The run time of its occurrence; a retry does not move it."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """What becomes of the jobs of one schedule whose time has come."""
+
+    holder: JobId | None
+    """Who has the marker after this."""
+    is_new: bool = False
+    """Whether the holder is one of those who asked: it is queued."""
+    in_line: list[JobId] = field(default_factory=list)
+    """Of those who asked: they stay scheduled until it is their turn."""
+    skipped: dict[JobId, str] = field(default_factory=dict)
+    """Those who asked, or stood in line, and the reason."""
+    cancels: JobId | None = None
+    """The holder, if it is to be asked to stop."""
+
+
+def decide_turns(
+    asking: Sequence[Asking],
+    holder: JobId | None,
+    line: Sequence[Asking] = (),
+    held_at_ms: int | None = None,
+) -> Turns:
+    """Let jobs of one schedule ask in order of their times; `line` stands there already.
+
+    `held_at_ms` is the run time of a holder that did not wait for its turn, if it matters.
+    """
+    turns = Turns(holder)
+    standing = list(line)
+    new: Asking | None = None
+    for each in asking:
+        if turns.holder is None:
+            new, turns.holder, turns.is_new = each, each.job_id, True
+        elif (why := _why_not(each, standing, turns.holder, held_at_ms)) is not None:
+            turns.skipped[each.job_id] = why
+        else:
+            standing.append(each)
+            turns.in_line.append(each.job_id)
+            if each.turn == "waits" or each.overlap != "cancel_running":
+                continue
+            _overtake(each, standing, turns)
+            if new is None:
+                turns.cancels = turns.holder
+            elif new.turn == "asks":
+                turns.skipped[new.job_id] = _came_after(each.job_id)
+                new = _step_forward(standing, turns)
+    return turns
+
+
+def _step_forward(standing: list[Asking], turns: Turns) -> Asking:
+    """The first in line takes the place of a new holder, who is not queued yet."""
+    first = standing.pop(0)
+    turns.in_line.remove(first.job_id)
+    turns.holder = first.job_id
+    return first
+
+
+def _why_not(
+    each: Asking, standing: Sequence[Asking], holder: JobId, held_at_ms: int | None
+) -> str | None:
+    """Why a job may not get in line, by its own policy; None: it may."""
+    if each.turn == "waits":
+        return None
+    if each.overlap == "cancel_running":
+        # Promotions at the same time may come in any order; an older run never stops a newer one.
+        if held_at_ms is not None and held_at_ms > each.run_at_ms:
+            return _came_after(holder)
+        asked = (other for other in standing if other.turn == "asks")
+        later = [other.job_id for other in asked if other.run_at_ms > each.run_at_ms]
+        return _came_after(later[-1]) if later else None
+    has_place = each.overlap == "buffer_one" and all(other.turn == "waits" for other in standing)
+    return None if has_place else f"job {holder} had not ended"
+
+
+def _overtake(each: Asking, standing: list[Asking], turns: Turns) -> None:
+    """The newest takes the place of those who waited for the same."""
+    for other in [other for other in standing if other.turn == "asks" and other != each]:
+        standing.remove(other)
+        if other.job_id in turns.in_line:
+            turns.in_line.remove(other.job_id)
+        turns.skipped[other.job_id] = _came_after(each.job_id)
+
+
+def _came_after(job_id: JobId) -> str:
+    return f"job {job_id} came after it"
+
+
+class Unstarted(NamedTuple):
+    """A job of a schedule whose time has come, before it is queued."""
+
+    job_id: JobId
+    run_at_ms: int
+    turn: Turn | None
+
+
+def decide_late(jobs: Sequence[Unstarted], policies: Policies, now_ms: int) -> set[JobId]:
+    """Which jobs of one schedule are missed, since their time came longer ago than the grace.
+
+    As in planning: the newest are kept, as many as the policy says; a misfire that would run once
+    gives way to one that is on time. What waits its turn was asked for late, and is never missed.
+    """
+    asking = sorted((job for job in jobs if job.turn != "waits"), key=lambda job: job.run_at_ms)
+    late = [job for job in asking if job.run_at_ms < now_ms - policies.grace_ms]
+    misfire = policies.misfire
+    kept: list[Unstarted] = []
+    if misfire.kind == "run_once" and len(late) == len(asking):
+        kept = late[-1:]
+    elif misfire.kind == "catch_up":
+        young = [job for job in late if now_ms - job.run_at_ms <= misfire.max_age_ms]
+        kept = young[-misfire.limit :]
+    return {job.job_id for job in late} - {job.job_id for job in kept}

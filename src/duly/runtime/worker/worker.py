@@ -1,0 +1,499 @@
+"""Station 6: the worker.
+
+Claims jobs ahead into a small buffer, runs them in slots that refill one by one, stores ends in
+batches, and renews leases beside all that. Nothing here waits for a handler but its own slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+from duly.clock import Clock, SystemClock
+from duly.engine.ids import new_id
+from duly.errors import DulyError, InvalidInput
+from duly.flows.context import Calls
+from duly.flows.flow import Action, queues_of
+from duly.model.claims import MAX_JOB_CLAIM, ClaimRequest
+from duly.model.jobs import JobId, JobState, LeasedJob, StartMode, WorkerId, check_queues
+from duly.model.queues import WorkerInfo
+from duly.operate.redaction.raised import traceback_of
+from duly.rules.outcomes import Cancelled, Failed, Finish, Released, Succeeded, decide
+from duly.runtime.backoff import STORE_FAILURES, Backoff, Signal, end_tasks, in_loop, pause_after
+from duly.runtime.worker import attempt_log
+from duly.runtime.worker.admission import Admission
+from duly.runtime.worker.buffer import Buffer
+from duly.runtime.worker.completions import Completions
+from duly.runtime.worker.isolation import Children, Hooks
+from duly.runtime.worker.job_context import Bench, Interruption
+from duly.runtime.worker.leases import Leases, Note
+from duly.runtime.worker.post_run import Consequences
+from duly.runtime.worker.slots import Slot
+from duly.runtime.worker.starts import Starts
+from duly.runtime.worker.watchdog import Watchdog
+from duly.stores.port import JobStore
+
+log = logging.getLogger(__name__)
+
+OnDead = Callable[[JobId, str], None]
+_lease_of: Callable[[Finish], tuple[JobId, int]] = itemgetter(0, 1)
+"""Job and fence of a completion; by name it would take three times as long."""
+LOOK_S = 0.5
+"""How often a worker with a full buffer looks for slots that are lost."""
+_ENDING_S = 2.0
+"""How long the parts of a worker may take to notice that it ends."""
+
+
+class WorkerStuck(DulyError):
+    """Every slot is held by a handler that ignores that its time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker works."""
+
+    queues: tuple[str, ...] | None = None
+    """Served in turn; priority orders inside a queue. None: `default` and every queue that an
+    action of the application declares."""
+    slots: int = 16
+    """Handlers that run at once."""
+    buffer: int = 4_000
+    """Most jobs claimed ahead of free slots."""
+    ahead_s: float = 0.5
+    """How much work, at its own pace, a worker claims ahead: little, so that others get some."""
+    lease_s: float = 30.0
+    """How long a job is the worker's without renewal; renewed at a third of it."""
+    fair: bool = False
+    """Serve the least recently served (queue, workspace) pair first."""
+    token_batch: int = 10
+    """Fair workers: jobs taken under one token while many workspaces wait."""
+    max_token_batch: int | None = None
+    """Fair workers: most jobs under one token where few workspaces wait; None: what the worker
+    claims ahead is shared between them, but with a `token_batch` of 1 it stays 1."""
+    token_lease_s: float = 10.0
+    """Fair workers: how long a token is the worker's without renewal."""
+    poll_s: float = 5.0
+    """How long an idle worker waits for a notice before it looks by itself."""
+    quick_poll_s: float = 0.5
+    """The same where the backend sends no notices."""
+    isolated: int = 4
+    """Child processes for jobs that were running when their worker died; 0: none."""
+    heartbeat_s: float = 10.0
+    """How often a worker says that it lives."""
+    progress_s: float = 1.0
+    """How often progress is stored while nothing else is."""
+    drain_s: float = 30.0
+    """How long running handlers may take to end when the worker stops."""
+    stubborn_s: float = 10.0
+    """How long a handler that was asked to stop may hold its slot before the slot is lost."""
+    block_limit_s: float | None = None
+    """How long a handler may block the event loop before the process ends; None: as long as a
+    lease; 0: for ever."""
+    on_dead: OnDead | None = None
+    """Called with a job that this worker gave up, and its last error."""
+
+    def __post_init__(self) -> None:
+        if self.queues is not None:
+            check_queues(self.queues)
+        bounds = {"slots": (1, 1_000), "buffer": (1, 4_000), "token_batch": (1, 1_000)}
+        for name, (least, most) in (bounds | {"isolated": (0, 100)}).items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: {least} to {most}")
+        if not self.token_batch <= self.token_room <= MAX_JOB_CLAIM:
+            allowed = f"token_batch ({self.token_batch}) to {MAX_JOB_CLAIM}"
+            raise InvalidInput(f"max_token_batch is {self.max_token_batch}; allowed: {allowed}")
+        for name in ("lease_s", "token_lease_s", "poll_s", "quick_poll_s", "heartbeat_s"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: more than 0")
+
+    @property
+    def token_room(self) -> int:
+        """Return how many jobs may be held under one token."""
+        if self.max_token_batch is None:
+            return 1 if self.token_batch == 1 else MAX_JOB_CLAIM
+        return self.max_token_batch
+
+
+class Worker:
+    """The loop. `run()` ends after `stop()`, when every job is ended or given back."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        actions: Mapping[str, Action],
+        options: WorkerOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        notifies: bool = False,
+        calls: Calls | None = None,
+    ) -> None:
+        self.id = WorkerId(new_id("worker_"))
+        self.options = WorkerOptions() if options is None else options
+        self.queues = queues_of(actions) if self.options.queues is None else self.options.queues
+        self._store = store
+        self._actions = tuple(sorted(actions))
+        self._poll_s = self.options.poll_s if notifies else self.options.quick_poll_s
+        self._threads = ThreadPoolExecutor(self.options.slots, "duly-handler")
+        self._completions = Completions(store, self._on_stored, self.options.progress_s)
+        self._leases = Leases(
+            store,
+            self.id,
+            self.options.lease_s,
+            self.options.token_lease_s,
+            fair=self.options.fair,
+        )
+        self._consequences = None if calls is None else Consequences(calls)
+        ask_interval = None if self._consequences is None else self._consequences.ask_interval
+        self._hooks = Hooks(self._completions.note_progress, ask_interval)
+        self._children: Children | None = None
+        bench = Bench(
+            actions,
+            clock or SystemClock(),
+            self._threads,
+            self._completions.note_progress,
+            Starts(store, self.id).record,
+            calls,
+            ask_interval,
+        )
+        admission = None if calls is None else Admission(calls, self._threads)
+        self._slots = [Slot(bench, admission) for _ in range(self.options.slots)]
+        for slot in self._slots:
+            slot.is_ending = False
+        self._wake = Signal()
+        self._leases.on_free = self._wake.set
+        self._buffer = Buffer(
+            self.options.buffer, self.options.ahead_s, self._wake.set, fair=self.options.fair
+        )
+        self._look_at_leases = Signal()
+        self._leaving = Signal()
+        self._hurried = Signal()
+        self._is_stopping = False
+        self._is_told = False
+        """Whether attempts are logged: asked with each claim, not with each job."""
+        self._turns = 0
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Jobs that wait until an earlier attempt of them has ended here."""
+
+    def isolate_with(self, children: Children) -> None:
+        """Run suspects in child processes; to call before run()."""
+        children.hooks = self._hooks
+        self._children = children
+        bench = replace(self._slots[0].bench, isolation=children)
+        for slot in self._slots:
+            slot.bench = bench
+
+    def count_with(self, note: Note) -> None:
+        """Let somebody count what should not happen."""
+        self._leases.note = note
+
+    def stop(self) -> None:
+        """Claim nothing more; let handlers end for a while, then give the rest back."""
+        self._is_stopping = True
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """Let handlers end no longer, once stopped: ask them to."""
+        self._hurried.set()
+
+    async def run(self) -> None:
+        """Work until stopped; raises WorkerStuck when handlers hold every slot, or outlive it."""
+        loop = asyncio.get_running_loop()
+        end_listening = self._store.listen(in_loop(loop, self._on_hint))
+        feeding = asyncio.create_task(self._feed())
+        beside = [
+            asyncio.create_task(each)
+            for each in (
+                *map(self._serve, self._slots),
+                self._completions.run(),
+                self._renew_leases(),
+                *([] if self._consequences is None else [self._consequences.run()]),
+            )
+        ]
+        beating = asyncio.create_task(self._beat())
+        watchdog = self._watch(loop)
+        parts = (feeding, beating, *beside)
+        stubborn = 0
+        broken = False
+        try:
+            # Only feeding ends by itself; where another part ends, that is its error.
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            broken = any(part.cancelled() for part in ended)
+        finally:
+            self.stop()
+            try:
+                # A claim under way is waited for: what it takes must be given back.
+                await asyncio.wait([feeding], timeout=_ENDING_S)
+                end_listening()
+                stubborn = await self._drain()
+                self._leaving.set()
+                await asyncio.wait([beating], timeout=_ENDING_S)
+            finally:
+                for slot in self._slots:
+                    slot.is_ending = True
+                await end_tasks([*parts, *self._waiting], _ENDING_S)
+                if watchdog is not None:
+                    watchdog.close()
+                if self._children is not None:
+                    await self._children.close()
+                self._threads.shutdown(wait=False)
+        for part in parts:
+            if part.done() and not part.cancelled():
+                part.result()
+        if broken:
+            raise WorkerStuck(f"worker {self.id}: a part of it was cancelled from within")
+        if stubborn:
+            raise WorkerStuck(f"worker {self.id}: handlers of {stubborn} jobs did not stop")
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> Watchdog | None:
+        limit_s = self.options.block_limit_s
+        limit_s = self.options.lease_s if limit_s is None else limit_s
+        return Watchdog(loop, limit_s, self._job_of, self._store_failure) if limit_s else None
+
+    def _job_of(self, task: asyncio.Task[Any] | None) -> LeasedJob | None:
+        """Return the job whose handler a task runs; may be called from any thread."""
+        return next((slot.job for slot in self._slots if slot.is_served_by(task)), None)
+
+    async def _store_failure(self, job: LeasedJob, why: str) -> None:
+        """Store that a handler stopped its worker, and isolate the job from now on."""
+        is_charged = job.careful != StartMode.AHEAD
+        failed = decide(job, Failed(why), random.random(), is_charged=is_charged)  # noqa: S311
+        await self._store.finish([failed._replace(isolate=True)])
+
+    def _on_hint(self, hint: str) -> None:
+        kind, _, name = hint.partition(":")
+        if kind == "queue" and (name == "*" or name in self.queues):
+            self._wake.set()
+        elif kind == "cancel" and name in self._leases:
+            self._look_at_leases.set()
+
+    async def _feed(self) -> None:
+        """Claim while there is room and something to claim; else sleep until there may be."""
+        loop = asyncio.get_running_loop()
+        failures, idle_polls = Backoff(), Backoff(0.02, self._poll_s)
+        asked_at = loop.time()
+        while not self._is_stopping:
+            self._give_up_stubborn()
+            if not self._buffer.is_wanting:
+                await self._wake.wait(LOOK_S)
+                continue
+            if self._buffer.measure(loop.time() - asked_at):
+                asked_at = loop.time()
+            try:
+                claims, again = await self._leases.claim(self._request())
+            except STORE_FAILURES as error:
+                log.warning("claim: %s", error, extra={"event": "worker.unavailable"})
+                await self._wake.wait(failures.next())
+                continue
+            failures.reset()
+            self._is_told = attempt_log.is_told()
+            self._buffer.take(self._without_earlier(claims.jobs, again))
+            await self._leases.give_back()
+            if claims.jobs:
+                idle_polls.reset()
+            else:
+                await self._wake.wait(pause_after(claims, idle_polls))
+
+    def _without_earlier(self, jobs: list[LeasedJob], again: Collection[JobId]) -> list[LeasedJob]:
+        """Return the claimed jobs of which no earlier attempt still runs here.
+
+        One whose lease was lost, because this process stalled, may be claimed by it again before it
+        knows. The earlier attempt is told to stop, and the new one begins when it has, or when its
+        slot is lost: the fence refuses whatever it still says. One that has not begun never does.
+        """
+        for job_id in again:
+            self._buffer.withdraw(job_id)
+        running = {slot.job.id: slot for slot in self._slots if slot.job is not None}
+        if not any(job.id in running for job in jobs):
+            return jobs
+        for job in [each for each in jobs if each.id in running]:
+            slot = running[job.id]
+            slot.interrupt("lost")
+            waiting = asyncio.create_task(self._begin_after(slot, job))
+            self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+        return [job for job in jobs if job.id not in running]
+
+    async def _begin_after(self, slot: Slot, job: LeasedJob) -> None:
+        """Begin a job when the earlier attempt has ended, or has ignored for long that it should.
+
+        Waiting longer would keep the job from its next attempt for ever where this worker is alone.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0 if slot.is_lost else self.options.stubborn_s):
+                await slot.until_idle()
+        if not self._is_stopping and (job.id, job.fence) in self._leases.items():
+            self._buffer.take([job])
+        else:
+            self._end(job, Released("an earlier attempt still runs here"))
+
+    def _request(self) -> ClaimRequest:
+        options = self.options
+        self._turns += 1
+        first = self._turns % len(self.queues)
+        room = self._buffer.room
+        return ClaimRequest(
+            worker=self.id,
+            queues=self.queues[first:] + self.queues[:first],
+            limit=room,
+            lease_ms=int(options.lease_s * 1000),
+            actions=self._actions,
+            fair=options.fair,
+            tokens=max(1, -(-room // options.token_batch)),
+            token_batch=options.token_batch,
+            max_token_batch=options.token_room,
+            token_lease_ms=int(options.token_lease_s * 1000),
+        )
+
+    async def _serve(self, slot: Slot) -> None:
+        loop = asyncio.get_running_loop()
+        buffer, completions = self._buffer, self._completions
+        while True:
+            job = buffer.pop() or await buffer.next()
+            begun_at = loop.time() if self._is_told else 0.0
+            outcome = await slot.run(job)
+            if begun_at:
+                attempt_log.tell(job, outcome, loop.time() - begun_at, slot.bench.clock)
+            if outcome is None:
+                self._leases.drop([(job.id, job.fence)])
+                if self._consequences is not None:
+                    self._consequences.forget(job.id)
+            else:
+                # A random share spreads retries; a success needs none.
+                chance = 0.0 if type(outcome) is Succeeded else random.random()  # noqa: S311
+                if completions.add(decide(job, outcome, chance, slot.took_ms, slot.is_charged)):
+                    await completions.until_room()
+
+    def _end(self, job: LeasedJob, outcome: Cancelled | Released) -> None:
+        """Complete a job that waited in the buffer."""
+        self._completions.add(decide(job, outcome))
+
+    async def _on_stored(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
+        self._leases.drop(map(_lease_of, finishes))
+        await self._leases.give_back()
+        for job_id in refused:
+            about = {"event": "job.refused", "job_id": job_id}
+            log.warning("job %s was no longer ours", job_id, extra=about)
+        dead = JobState.DEAD
+        for each in finishes:
+            if each.state is dead and each.job_id not in refused:
+                self._tell_dead(each)
+        if self._consequences is not None:
+            self._consequences.ended(finishes, refused)
+
+    def _tell_dead(self, end: Finish) -> None:
+        about = {"event": "job.dead", "job_id": end.job_id}
+        log.error("job %s is dead: %s", end.job_id, end.error, extra=about)
+        if self.options.on_dead is not None:
+            try:
+                self.options.on_dead(end.job_id, end.error or "")
+            except Exception as error:  # noqa: BLE001 - the application's own
+                told = traceback_of(error)
+                log.error("on_dead failed: %s", told, extra={"event": "job.on_dead_failed"})
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await self._look_at_leases.wait(self._leases.period_s)
+            try:
+                renewed = await self._leases.renew()
+            except STORE_FAILURES as error:
+                log.warning("renew: %s", error, extra={"event": "worker.unavailable"})
+                await asyncio.sleep(min(1.0, self._leases.period_s))
+                self._look_at_leases.set()
+                continue
+            for job_id in renewed.lost:
+                self._interrupt(job_id, "lost")
+            for job_id in renewed.cancel:
+                self._interrupt(job_id, "cancel")
+            await self._leases.give_back()
+
+    def _interrupt(self, job_id: JobId, why: Interruption) -> None:
+        waiting = self._buffer.withdraw(job_id)
+        if waiting is not None and why == "cancel":
+            self._end(waiting, Cancelled())
+        elif waiting is not None:
+            self._leases.drop([(job_id, waiting.fence)])
+        for slot in self._slots:
+            if slot.job is not None and slot.job.id == job_id:
+                slot.interrupt(why)
+
+    def _give_up_stubborn(self) -> None:
+        """Stop renewing for handlers that ignore that they should stop; without slots, end."""
+        latest = asyncio.get_running_loop().time() - self.options.stubborn_s
+        for slot in self._slots:
+            if slot.job is not None and slot.asked_at is not None and slot.asked_at < latest:
+                if not slot.is_lost:
+                    log.error(
+                        "job %s ignores that it should stop; its slot is lost",
+                        slot.job.id,
+                        extra={"event": "worker.slot_lost", "job_id": slot.job.id},
+                    )
+                slot.is_lost = True
+                self._leases.drop([(slot.job.id, slot.job.fence)])
+        if all(slot.is_lost for slot in self._slots):
+            raise WorkerStuck(f"worker {self.id}: all {len(self._slots)} slots are lost")
+
+    async def _beat(self) -> None:
+        """Say that the worker lives; then, after its last word, that it is gone."""
+        pause_s = 0.0
+        while not await self._leaving.wait(pause_s):
+            pause_s = self.options.heartbeat_s
+            try:
+                await self._store.beat(self._info())
+            except STORE_FAILURES as error:
+                log.warning("heartbeat: %s", error, extra={"event": "worker.unavailable"})
+        with suppress(*STORE_FAILURES):
+            await self._store.remove_worker(self.id)
+
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
+            self.id,
+            socket.gethostname(),
+            os.getpid(),
+            self.queues,
+            self.options.slots,
+            running=sum(slot.job is not None for slot in self._slots),
+            is_stopping=self._is_stopping,
+            actions=self._actions,
+        )
+
+    async def _drain(self) -> int:
+        """Give back what has not begun, let handlers end, then ask them to; store all of it.
+
+        Gives the number of handlers that did not stop.
+        """
+        for job in self._buffer.empty():
+            self._end(job, Released())
+        with suppress(*STORE_FAILURES):
+            await self._store.beat(self._info())
+        ending = asyncio.create_task(self._until_idle(self.options.drain_s))
+        hurried = asyncio.create_task(self._hurried.wait())
+        try:
+            await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
+            hurried.cancel()
+        for slot in self._slots:
+            slot.interrupt("stop")
+        await self._until_idle(self.options.stubborn_s)
+        stubborn = sum(slot.job is not None for slot in self._slots)
+        with suppress(TimeoutError, *STORE_FAILURES):
+            async with asyncio.timeout(self.options.lease_s):
+                await self._completions.drain()
+                if self._consequences is not None:
+                    await self._consequences.settle()
+        return stubborn
+
+    async def _until_idle(self, seconds: float) -> None:
+        waiting = [slot.until_idle() for slot in self._slots if not slot.is_lost]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*waiting)

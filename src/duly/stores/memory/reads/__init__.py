@@ -1,0 +1,1 @@
+"""Bounded reads of the memory store."""

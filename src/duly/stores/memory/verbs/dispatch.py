@@ -1,0 +1,25 @@
+"""The memory store: the verbs of hand-over by HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duly.engine.dispatch import dispatches, fires
+from duly.model.dispatches import DispatchAnswer, DispatchClaim, Dispatching, Fire, FireAnswer
+from duly.stores.memory.verbs.jobs import JobVerbs
+
+
+class DispatchVerbs(JobVerbs):
+    """What a tick and an endpoint ask."""
+
+    async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
+        """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
+        return self._transact(dispatches.claim_dispatches, claim)
+
+    async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
+        """Store how posts ended; gives how many stood under the claim."""
+        return self._transact(dispatches.end_dispatches, claim_id, answers)
+
+    async def fire(self, request: Fire) -> FireAnswer:
+        """Move an occurrence to `fired` and make its job."""
+        return self._transact(fires.fire, request)

@@ -1,0 +1,316 @@
+"""SQLite: what differs.
+
+One writer at a time (BEGIN IMMEDIATE), WAL, and checkpoints by nobody but us: SQLite before 3.51.3
+can lose WAL data when one connection checkpoints while another writes, so automatic checkpoints are
+off and ours runs while a second connection holds the write lock, which also keeps it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Table,
+    create_engine,
+    event,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import (
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
+from sqlalchemy.pool import QueuePool
+
+from duly.errors import InvalidInput
+from duly.model.index_rows import Moves
+from duly.stores.sql.dialects.sqlite import jobs as sqlite_jobs
+from duly.stores.sql.failures import Failure
+from duly.stores.sql.options import SqlOptions
+from duly.stores.sql.schema.tables import PREFIX, Tables, make_tables
+
+if TYPE_CHECKING:
+    from duly.stores.sql.db import Db
+
+CHECKPOINT_BYTES = 32 * 1024 * 1024
+"""The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
+CACHE_KIB = 16_384
+"""Pages kept by a connection: a claim of a thousand rows touches a thousand of them."""
+LOOK_MS = 20
+"""How long SQLite waits for the write lock before it is asked anew."""
+_MAX_LINE = 1_000_000
+_TAKEN = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_FAILURES = {
+    sqlite3.SQLITE_TOOBIG: Failure.BAD_VALUE,
+    sqlite3.SQLITE_ERROR: Failure.BUG,
+    sqlite3.SQLITE_CONSTRAINT: Failure.BUG,
+    sqlite3.SQLITE_MISMATCH: Failure.BUG,
+    sqlite3.SQLITE_MISUSE: Failure.BUG,
+    sqlite3.SQLITE_RANGE: Failure.BUG,
+}
+"""By result code; any other passes by itself or is for an operator to mend."""
+_FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
+
+
+def loses_wal_data(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite has the checkpoint fault."""
+    branch = _FIXED_BRANCHES.get(version[:2])
+    return version < (3, 51, 3) and (branch is None or version[2] < branch)
+
+
+class SqliteDialect:
+    """The differences of SQLite."""
+
+    name = "sqlite"
+    passes_messages = False
+    lock = ""
+    skip_locked = ""
+    share_lock = ""
+    each_of_ids = "CROSS JOIN json_each(m.ids) AS e"
+    job_of_k = "CROSS JOIN {p}jobs AS j ON j.id = k.id"
+    has_one_writer = True
+    index_row_of_r = (
+        "CROSS JOIN {p}schedule_index AS i ON i.row_id = r.row_id AND i.version = r.version"
+    )
+    finds_row_values = False
+    tracks_entries = False
+    add_jobs = staticmethod(sqlite_jobs.add_jobs)
+    add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
+    take_jobs = staticmethod(sqlite_jobs.take_jobs)
+    end_jobs = staticmethod(sqlite_jobs.end_jobs)
+    write_progress = staticmethod(sqlite_jobs.write_progress)
+
+    def engine(self, url: URL, options: SqlOptions) -> Engine:
+        """An engine of short transactions, each of which holds the write lock from its start."""
+        if not url.database or url.database == ":memory:":
+            raise InvalidInput("sqlite needs a file: sqlite:///duly.db (or use memory:)")
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=options.connections,
+            max_overflow=0,
+            hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
+            connect_args={
+                "check_same_thread": False,
+                "timeout": options.busy_timeout_ms / 1000,
+                "isolation_level": None,
+            },
+        )
+        event.listen(engine, "connect", _settings(options))
+        event.listen(engine, "begin", _begin(options.busy_timeout_ms / 1000))
+        return engine
+
+    def extend_deadline(self, connection: Connection, deadline_s: float | None) -> None:
+        """Nothing to do: a file has no peer that could fall silent."""
+
+    def faults(self) -> list[str]:
+        """The checkpoint fault, where this SQLite has it."""
+        if not loses_wal_data():
+            return []
+        fault = (
+            f"sqlite {sqlite3.sqlite_version} can lose data when a checkpoint meets a write; Duly "
+            "checkpoints under the write lock, nothing else may write this file (fixed in 3.51.3)"
+        )
+        return [fault]
+
+    def tables(self, namespace: str | None) -> Tables:
+        """A namespace is a prefix of the table names."""
+        return make_tables(PREFIX if namespace is None else f"{namespace}_{PREFIX}")
+
+    def names(self, tables: Tables) -> tuple[str, str]:
+        """Table and index prefixes."""
+        prefix = tables.schema.name.removesuffix("schema")
+        return prefix, prefix
+
+    def now_ms(self) -> ColumnElement[int]:
+        """The host's clock, read by the database."""
+        return literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
+
+    def guard_schema(self, connection: Connection, tables: Tables) -> None:
+        """Nothing to do: BEGIN IMMEDIATE already keeps every other writer out."""
+
+    def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
+        """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
+
+    def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
+        """Nothing to do either."""
+
+    def insert(self, table: Table) -> Any:
+        """An INSERT that knows `on_conflict_do_update`."""
+        return insert(table)
+
+    def records(self, table: Table) -> str:
+        """JSON, which is one parameter however many rows there are."""
+        columns = ", ".join(
+            f"json_extract(value, '$.{each.name}') AS {each.name}" for each in table.c
+        )
+        return f"(SELECT {columns} FROM json_each(:rows)) AS r"
+
+    def insert_or_ignore(self, table: Table) -> Any:
+        """An INSERT that leaves an existing row alone."""
+        return insert(table).on_conflict_do_nothing()
+
+    def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """A JSON array, since there are no others."""
+        each = func.json_each(json.dumps(numbers)).table_valued("value")
+        return column.in_(select(each.c.value))
+
+    def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:  # noqa: ARG002
+        """Return the table: SQLite looks up by an index wherever there is one."""
+        return table
+
+    def advance_rows(
+        self,
+        db: Db,
+        numbers: Sequence[int],
+        versions: Sequence[int],  # noqa: ARG002
+        moves: Moves,
+    ) -> None:
+        """One prepared statement, executed for each row; straight to the driver, as it is hot."""
+        prefix, _ = self.names(db.tables)
+        statement = (
+            f"UPDATE {prefix}schedule_index "
+            "SET nominal_ms = ?, run_at_ms = ?, runs_left = ?, version = version + 1 "
+            "WHERE row_id = ?"
+        )
+        values = zip(moves.nominal_ms, moves.run_at_ms, moves.runs_left, numbers, strict=True)
+        db.connection.exec_driver_sql(statement, list(values))
+
+    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+        """One INSERT from a JSON object."""
+        added = db.run(
+            "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
+            "SELECT key, value, {now} FROM json_each(:jobs) WHERE 1 = 1 "
+            "ON CONFLICT (schedule_id) DO NOTHING RETURNING schedule_id",
+            jobs=json.dumps(jobs),
+        )
+        return sorted(jobs.keys() - set(added.scalars()))
+
+    def estimate_line(self, db: Db) -> int:
+        """Return the rows of the line, counted up to a million: SQLite keeps no statistics."""
+        found = db.run(
+            "SELECT count(*) FROM (SELECT 1 FROM {p}job_line "
+            "ORDER BY queue, workspace, place, id LIMIT :most)",
+            most=_MAX_LINE,
+        )
+        return int(found.scalar_one())
+
+    def oldest_snapshot_ms(self, db: Db) -> int:  # noqa: ARG002
+        """Return 0: what is deleted leaves its indexes at once."""
+        return 0
+
+    def tell(self, db: Db, hints: set[str]) -> None:
+        """Nothing to do: SQLite passes no messages between processes."""
+
+    def listen(self, *_: object) -> None:
+        """Not possible."""
+
+    def is_race(self, error: DBAPIError) -> bool:
+        """Writers are alone here, but a snapshot taken before another's commit cannot write."""
+        return isinstance(error, IntegrityError) or "snapshot" in str(error.orig).lower()
+
+    def failure_of(self, error: DBAPIError) -> Failure:
+        """Return what kind of error SQLite reported, by its result code."""
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code is None:
+            # The driver's own refusal, of a type that it cannot bind.
+            is_bug = isinstance(error, ProgrammingError | InterfaceError | NotSupportedError)
+            is_closed = "closed database" in str(error.orig)
+            return Failure.BUG if is_bug and not is_closed else Failure.UNAVAILABLE
+        if code in _TAKEN:
+            return Failure.TAKEN
+        said = str(error.orig)
+        if code == sqlite3.SQLITE_ERROR and said.startswith(("no such table", "no such column")):
+            return Failure.UNAVAILABLE  # another release's schema
+        return _FAILURES.get(code & 0xFF, Failure.UNAVAILABLE)
+
+    def fault_of(self, error: DBAPIError, url: URL) -> str | None:
+        """A file that is none of ours, or that this user may not open or write."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without what is more exact
+        file = Path(url.database or "")
+        if code == sqlite3.SQLITE_NOTADB:
+            return f"{file} is not a SQLite database; name another file, or move it away"
+        if code == sqlite3.SQLITE_CANTOPEN and not file.parent.exists():
+            return f"there is no folder {file.parent} for {file.name}; make it first"
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return f"{file} cannot be opened for writing; this user must own it and its folder"
+        return None
+
+    def after_commit(self, engine: Engine) -> None:
+        """Checkpoint when the WAL has grown."""
+        wal = Path(f"{engine.url.database}-wal")
+        try:
+            grown = wal.stat().st_size > CHECKPOINT_BYTES
+        except OSError:
+            return
+        if grown:
+            checkpoint(engine)
+
+
+def checkpoint(engine: Engine) -> bool:
+    """Copy the WAL into the file while no writer can run; False when a reader was in the way."""
+    copier = sqlite3.connect(engine.url.database or "", isolation_level=None)
+    try:
+        copier.execute("PRAGMA wal_autocheckpoint=0")
+        with engine.begin():  # BEGIN IMMEDIATE: the write lock
+            busy, pages, copied = copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    finally:
+        copier.close()
+    return not busy and pages == copied
+
+
+def _settings(options: SqlOptions) -> Any:
+    def on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        for pragma in (
+            "journal_mode=WAL",
+            "wal_autocheckpoint=0",
+            f"journal_size_limit={CHECKPOINT_BYTES // 2}",
+            f"synchronous={options.synchronous}",
+            "foreign_keys=ON",
+            f"cache_size=-{CACHE_KIB}",
+            f"busy_timeout={LOOK_MS}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return on_connect
+
+
+def _begin(patience_s: float) -> Any:
+    def begin(connection: Connection) -> None:
+        """Take the write lock, or wait for another process that has it.
+
+        SQLite looks again after up to 100 ms, and so misses its turn time and again where others
+        hurry. Many short waits look every few milliseconds.
+        """
+        ends_at = monotonic() + patience_s
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except OperationalError as error:
+                if not _is_busy(error) or monotonic() >= ends_at:
+                    raise
+            else:
+                return
+
+    return begin
+
+
+def _is_busy(error: OperationalError) -> bool:
+    code: int = getattr(error.orig, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY

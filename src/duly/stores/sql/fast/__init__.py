@@ -1,0 +1,1 @@
+"""Fast paths: set statements for plain units, without rules of their own."""

@@ -1,0 +1,138 @@
+"""Station 5: from occurrences to ledger rows and jobs, inside the transaction that planned them.
+
+The ledger decides first: an occurrence that it has already makes no second job. Then the running
+marker of its schedule decides over those whose time has come. What is left becomes jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from duly.engine.ids import Ids
+from duly.engine.schedules.hand_over import turn_of
+from duly.engine.schedules.overlap import admit
+from duly.model.jobs import JobId, NewJob, Turn
+from duly.model.ledger import OccurrenceState
+from duly.model.plans import PlanSettings
+from duly.model.run_options import RunOptions
+from duly.rules.planning import policies_of
+from duly.stores.sql.db import Db
+from duly.stores.sql.rows import ledger
+from duly.stores.sql.source import transact
+
+
+class HandedOver(NamedTuple):
+    """What became of occurrences."""
+
+    planned: int
+    missed: int
+    skipped: int
+    taken: Collection[tuple[str, int]] = ()
+    """Times that the ledger had already, by schedule."""
+
+
+class _Body(msgspec.Struct, gc=False):
+    """What a job needs of a definition."""
+
+    action: str
+    input: msgspec.Raw = msgspec.Raw(b"null")
+    workspace: str | None = None
+
+
+_BODY = msgspec.json.Decoder(_Body)
+
+
+class _Kind(NamedTuple):
+    """What the jobs of one action have in common, under the same policies."""
+
+    action: str
+    priority: int
+    options: RunOptions
+    turn: Turn | None
+
+
+class JobMaker:
+    """Makes the jobs of occurrences; what many have in common it finds out once."""
+
+    def __init__(self, settings: PlanSettings) -> None:
+        self._settings = settings
+        self._kinds: dict[tuple[str, str, str, str | None], _Kind] = {}
+
+    def make(self, entry: ledger.Entry, policies: str, body: str) -> NewJob:
+        """The job of a ledger row; InvalidInput or MsgspecError: no job can carry it."""
+        assert entry.job_id is not None
+        parts = _BODY.decode(body)
+        key = (entry.flow, parts.action, policies, entry.reason)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(*key)
+        options = kind.options
+        return NewJob(
+            id=entry.job_id,
+            action=kind.action,
+            input=bytes(parts.input).decode(),
+            queue=options.queue,
+            # workspace_of(), without checking again what is stored.
+            workspace=parts.workspace or entry.scope.removeprefix("workspace:"),
+            scope=entry.scope,
+            priority=kind.priority,
+            run_at_ms=entry.run_at_ms,
+            retry=options.retry,
+            timeout_ms=options.timeout_ms,
+            delivery=options.delivery,
+            schedule_id=entry.schedule_id,
+            nominal_ms=entry.nominal_ms,
+            policies=policies,
+            turn=kind.turn,
+        )
+
+    def _kind(self, flow: str, action: str, text: str, reason: str | None) -> _Kind:
+        policies = policies_of(text)
+        name = f"{flow}.{action}"
+        options = self._settings.options(name, policies)
+        return _Kind(name, policies.priority, options, turn_of(policies, reason))
+
+
+def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -> HandedOver:
+    """Write ledger rows and their jobs. The clock of `db` is held."""
+    taken = ledger.write(db, entries)
+    if taken:
+        entries = [each for each in entries if (each.schedule_id, each.nominal_ms) not in taken]
+        free = {each.job_id for each in entries}
+        jobs = [job for job in jobs if job.id in free]
+    skipped: dict[JobId, str] = {}
+    asking = _asking(db, jobs)
+    if asking:
+        turns = transact(db, Ids(), admit, asking)
+        # Of several that ask, the new holder is queued, and is neither skipped nor in line.
+        skipped, in_line = turns.skipped, set(turns.in_line)
+        ledger.skip_unmade(db, skipped)
+        jobs = [
+            msgspec.structs.replace(job, in_line=job.id in in_line)
+            for job in jobs
+            if job.id not in skipped
+        ]
+    if jobs:
+        db.dialect.add_jobs(db, jobs)
+        db.dialect.tell(db, {f"queue:{name}" for name in {job.queue for job in jobs}})
+    missed = sum([each.times for each in entries if each.state is OccurrenceState.MISSED])
+    return HandedOver(len(jobs), missed, len(skipped), taken)
+
+
+def _asking(db: Db, jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Take the free markers of jobs that ask alone; return the jobs that the engine decides on."""
+    now_ms = db.now_ms()
+    due = [job for job in jobs if job.turn and (job.run_at_ms or 0) <= now_ms]
+    if not due:
+        return []
+    many = Counter([job.schedule_id for job in due])
+    alone = {job.schedule_id or "": job for job in due if many[job.schedule_id] == 1}
+    # In the order of their ids, as everybody does: so no two wait for each other's markers.
+    wanted = {each: alone[each].id for each in sorted(alone)}
+    held = db.dialect.add_markers(db, wanted) if wanted else []
+    others = [job for job in due if many[job.schedule_id] > 1]
+    return [*others, *(alone[each] for each in held)]

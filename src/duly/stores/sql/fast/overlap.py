@@ -1,0 +1,48 @@
+"""Running markers in set statements: giving them back when jobs end.
+
+Whoever finds a marker taken holds its row until the transaction ends, and so does whoever gives it
+back: nobody can get in line behind the back of a hand-over. Who is next is for the engine to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from duly.engine.ids import Ids
+from duly.engine.jobs.moves import pass_on
+from duly.stores.sql.db import Db
+from duly.stores.sql.source import transact
+
+
+def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
+    """Give back the markers of jobs that ended, each to the first in line.
+
+    Takes schedule and job ids: the marker may be another job's.
+    """
+    pairs = [pair for pair in ended if pair[0] is not None]
+    if not pairs:
+        return
+    freed = db.run(
+        "DELETE FROM {p}running WHERE schedule_id IN (SELECT schedule_id FROM {p}running "
+        "WHERE schedule_id IN :schedule_ids AND job_id IN :ids ORDER BY schedule_id {lock}) "
+        "RETURNING schedule_id",
+        schedule_ids=sorted({pair[0] or "" for pair in pairs}),
+        ids=[pair[1] for pair in pairs],
+    )
+    for schedule_id in _with_line(db, sorted(freed.scalars())):
+        transact(db, Ids(), pass_on, schedule_id)
+
+
+def _with_line(db: Db, schedule_ids: Sequence[str]) -> list[str]:
+    """Return the schedules with jobs in line for their marker."""
+    if not schedule_ids:
+        return []
+    rows = db.run(
+        "SELECT r.schedule_id FROM "
+        f"{db.dialect.records(db.tables.running)} WHERE EXISTS (SELECT 1 FROM {{p}}jobs j "
+        "WHERE j.in_line = 1 AND j.schedule_id = r.schedule_id)",
+        rows=msgspec.json.encode([{"schedule_id": each} for each in schedule_ids]).decode(),
+    )
+    return sorted(rows.scalars())

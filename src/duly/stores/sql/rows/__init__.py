@@ -1,0 +1,1 @@
+"""How stored values are kept in tables."""

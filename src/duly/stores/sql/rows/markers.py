@@ -1,0 +1,282 @@
+"""Stations 6 and 7: marks, which say when to look at which jobs.
+
+A mark names the jobs that one statement leased or ended: their state, and the time that their rows
+have as the end of the lease or as the end of the job. Written in the same transaction, so that a
+batch of jobs costs one row and not an index entry for each. Whether a mark still concerns a job is
+for the job's row to say: a lease that is renewed or ends leaves its mark as it is. A job that has
+ended seldom moves on, and then it is struck off, so that marks of ended jobs can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Row, delete, select
+
+from duly.model.claims import NextLeaseEnd
+from duly.model.jobs import JobState
+from duly.stores.sql.db import Db
+from duly.stores.sql.gaps.search import MARKS, Wanted, search_alone, search_now
+
+FIRST_LOOK = (
+    "(SELECT at_ms FROM {p}job_marks WHERE state = 'processing' ORDER BY at_ms, seq LIMIT 1)"
+)
+_MOST = 10_000
+"""Jobs that one walk over marks looks at, concerned or not."""
+_FIRST = """
+    SELECT m.seq, m.at_ms, m.jobs, EXISTS (
+        SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
+        {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
+    FROM {p}job_marks m WHERE m.state = 'processing' AND m.at_ms >= :from_ms
+    ORDER BY m.at_ms, m.seq LIMIT :limit
+"""
+
+
+def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
+    """Mark jobs whose rows have this state, and this time, from now on."""
+    named = sorted(ids)
+    if named:
+        db.run(
+            "INSERT INTO {p}job_marks (state, at_ms, jobs, ids) "
+            "VALUES (:state, :at_ms, :jobs, :ids)",
+            state=state.value,
+            at_ms=at_ms,
+            jobs=len(named),
+            ids=_text(named),
+        )
+
+
+def strike(db: Db, ended: Iterable[Ended]) -> None:
+    """Take jobs that have ended off their marks; to call before their rows are locked.
+
+    As when jobs are taken by their marks: in the other order two of them would wait for each other.
+    """
+    by_mark: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for state, at_ms, job_id in ended:
+        by_mark[state, at_ms].add(job_id)
+    for (state, at_ms), ids in sorted(by_mark.items()):
+        marks = db.run(
+            "SELECT seq, ids FROM {p}job_marks WHERE state = :state AND at_ms = :at_ms "
+            "ORDER BY seq {lock}",
+            state=state,
+            at_ms=at_ms,
+        ).all()
+        for mark in marks:
+            named = msgspec.json.decode(mark.ids, type=list[str])
+            left = [job_id for job_id in named if job_id not in ids]
+            if len(left) < len(named):
+                _rewrite(db, mark.seq, left)
+
+
+def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
+    if not ids:
+        _remove(db, [seq])
+        return
+    db.run(
+        "UPDATE {p}job_marks SET jobs = :jobs, ids = :ids WHERE seq = :seq",
+        seq=seq,
+        jobs=len(ids),
+        ids=_text(ids),
+    )
+
+
+def next_lease_end(db: Db) -> NextLeaseEnd:
+    """Return when the first lease of a running job ends."""
+    now_ms, from_ms = _first_mark(db)
+    return NextLeaseEnd(None if from_ms is None else first_lease(db, from_ms), now_ms)
+
+
+def _first_mark(db: Db) -> tuple[int, int | None]:
+    """Return the time, and the first mark of leased jobs, stale or not."""
+    if not db.dialect.tracks_entries:
+        row = db.run(f"SELECT {{now}} AS now_ms, {FIRST_LOOK} AS first_ms").one()
+        return row.now_ms, row.first_ms
+    leases: Wanted = (MARKS, (JobState.PROCESSING.value,))
+    now_ms, found = search_now(db, [leases])
+    return now_ms, found[leases].first
+
+
+def first_lease(db: Db, from_ms: int) -> int | None:
+    """Return the first lease to end, for a caller that has time: stale marks are removed.
+
+    No mark is earlier than `from_ms`, except those that were added since. The marks are read
+    without locks, so that two callers at once find the same one: a mark that is stale stays so.
+    """
+    looked, limit = 0, 1
+    while looked < _MOST:
+        marks = db.run(_FIRST, limit=limit, from_ms=from_ms).all()
+        stale = list(takewhile(lambda mark: not mark.stands, marks))
+        _discard(db, [mark.seq for mark in stale])
+        if len(stale) < len(marks):
+            return int(marks[len(stale)].at_ms)
+        if len(marks) < limit:
+            return None
+        # Marks may name one job each or thousands: their number doubles until it is enough.
+        from_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
+        limit *= 2
+    return from_ms
+
+
+class Ended(NamedTuple):
+    """A job that has ended, as a mark names it."""
+
+    state: str
+    at_ms: int
+    job_id: str
+
+
+class _Mark(NamedTuple):
+    at_ms: int
+    seq: int
+    state: str
+    jobs: int
+    ids: list[str]
+
+
+class _Entry(NamedTuple):
+    """A job as a mark names it, in the order in which they are looked at."""
+
+    at_ms: int
+    job_id: str
+    state: str
+    seq: int
+
+
+def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list[Row[Any]]:
+    """Jobs whose marks are older than the milliseconds given for their states, oldest first.
+
+    They lose their marks, and their rows are locked. What is beyond the limit stays marked.
+    """
+    found: list[Row[Any]] = []
+    held_by_others: list[_Entry] = []
+    looked = 0
+    begins = _begins(db, kept)
+    while begins and len(found) < limit and looked < _MOST:
+        entries = _next(db, kept, begins, limit - len(found))
+        if not entries:
+            break
+        looked += len(entries)
+        ids = sorted({each.job_id for each in entries})
+        # Nobody who holds a job and waits for its mark is waited for: that would be a deadlock.
+        standing = _standing(db, kept, columns, ids, "{skip}")
+        # A job may be in several of the marks, even of one time: it is its row that decides.
+        taken = [standing.pop((e.job_id, e.state, e.at_ms), None) for e in entries]
+        rows = [row for row in taken if row is not None]
+        found += rows
+        missed = set(ids) - {row.id for row in rows}
+        if missed:
+            others = _standing(db, kept, "id", sorted(missed), "")
+            held_by_others += [e for e in entries if (e.job_id, e.state, e.at_ms) in others]
+    for each in held_by_others:
+        add(db, JobState(each.state), each.at_ms, [each.job_id])
+    return found
+
+
+def _standing(
+    db: Db, kept: Mapping[JobState, int], columns: str, ids: Sequence[str], lock: str
+) -> dict[tuple[str, str, int], Row[Any]]:
+    """Return the rows of jobs in these states, by what a mark of them says."""
+    rows = db.run(
+        f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
+        f"FROM {{p}}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
+        ids=list(ids),
+        states=[state.value for state in kept],
+    )
+    return {(row.id, row.state, row.marked_ms): row for row in rows}
+
+
+def _begins(db: Db, states: Iterable[JobState]) -> dict[JobState, int]:
+    """Return where the marks of states begin; states without marks are left out."""
+    if not db.dialect.tracks_entries:
+        return dict.fromkeys(states, 0)
+    found = search_alone(db, [(MARKS, (state.value,)) for state in states])
+    firsts = {JobState(parts[0]): gaps.first for (_, parts), gaps in found.items()}
+    return {state: first for state, first in firsts.items() if first is not None}
+
+
+def _next(
+    db: Db, kept: Mapping[JobState, int], begins: Mapping[JobState, int], limit: int
+) -> list[_Entry]:
+    """The jobs of the oldest marks, no more than so many, which are taken off them."""
+    marks = sorted(
+        mark
+        for state, from_ms in begins.items()
+        for mark in _oldest(db, state, from_ms, kept[state], limit)
+    )
+    enough, jobs = 0, 0
+    while enough < len(marks) and (jobs < limit or marks[enough].at_ms == marks[enough - 1].at_ms):
+        jobs += marks[enough].jobs
+        enough += 1
+    entries = sorted(
+        _Entry(mark.at_ms, job_id, mark.state, mark.seq)
+        for mark in _with_ids(db, marks[:enough])
+        for job_id in mark.ids
+    )
+    rest: dict[int, list[str]] = defaultdict(list)
+    for each in entries[limit:]:
+        rest[each.seq].append(each.job_id)
+    _remove(db, [mark.seq for mark in marks[:enough] if mark.seq not in rest])
+    for seq, ids in rest.items():
+        _rewrite(db, seq, ids)
+    return entries[:limit]
+
+
+def _oldest(db: Db, state: JobState, from_ms: int, kept_ms: int, limit: int) -> list[_Mark]:
+    """Marks of so long ago without their ids, locked; those that another has are left out."""
+    rows = db.run(
+        "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
+        "AND at_ms >= :from_ms AND at_ms <= {now} - :kept_ms "
+        "ORDER BY at_ms, seq LIMIT :limit {skip}",
+        state=state.value,
+        from_ms=from_ms,
+        kept_ms=kept_ms,
+        limit=limit,
+    )
+    return [_Mark(row.at_ms, row.seq, row.state, row.jobs, []) for row in rows]
+
+
+def _with_ids(db: Db, marks: Sequence[_Mark]) -> list[_Mark]:
+    if not marks:
+        return []
+    table = db.tables.job_marks
+    wanted = db.dialect.among(table.c.seq, [mark.seq for mark in marks])
+    rows = db.connection.execute(select(table.c.seq, table.c.ids).where(wanted))
+    ids = {row.seq: msgspec.json.decode(row.ids, type=list[str]) for row in rows}
+    return [mark._replace(ids=ids[mark.seq]) for mark in marks]
+
+
+def _remove(db: Db, numbers: Sequence[int]) -> None:
+    if numbers:
+        table = db.tables.job_marks
+        db.connection.execute(delete(table).where(db.dialect.among(table.c.seq, numbers)))
+
+
+def _discard(db: Db, numbers: Sequence[int]) -> None:
+    """Remove marks except those that another has locked."""
+    if numbers:
+        table = db.tables.job_marks
+        among = db.dialect.among(table.c.seq, numbers)
+        free = select(table.c.seq).where(among).with_for_update(skip_locked=True)
+        db.connection.execute(delete(table).where(table.c.seq.in_(free)))
+
+
+def _text(ids: Sequence[str]) -> str:
+    return msgspec.json.encode(ids).decode()
+
+
+TIMES = dict.fromkeys(JobState, "finished_at_ms") | {JobState.PROCESSING: "lease_until_ms"}
+"""The column of a job that its mark repeats."""
+
+
+def concerned(state: JobState) -> str:
+    """The jobs that the newest marks of a state concern, as a table; looks at `:look` of them."""
+    return (
+        "(SELECT j.* FROM (SELECT m.at_ms, e.value AS id FROM (SELECT at_ms, ids FROM {p}job_marks "
+        f"WHERE state = '{state}' ORDER BY at_ms DESC, seq DESC LIMIT :look) AS m "
+        "{each_of_ids} LIMIT :look) AS k {job_of_k} "
+        f"WHERE j.state = '{state}' AND j.{TIMES[state]} = k.at_ms)"
+    )

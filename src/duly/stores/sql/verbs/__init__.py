@@ -1,0 +1,1 @@
+"""The verbs of the relational store, one thread hop each."""

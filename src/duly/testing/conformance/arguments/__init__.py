@@ -1,0 +1,1 @@
+"""Refusals of arguments that do not fit."""

@@ -1,0 +1,1 @@
+"""Conformance: jobs, fairness, locks and workers."""

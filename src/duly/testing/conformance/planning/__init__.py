@@ -1,0 +1,1 @@
+"""Conformance: planning and the ledger."""

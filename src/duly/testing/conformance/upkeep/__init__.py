@@ -1,0 +1,1 @@
+"""Conformance: retention, erasure and zone rules."""

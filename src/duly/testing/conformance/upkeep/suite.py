@@ -1,0 +1,21 @@
+"""The suite of upkeep: owners who leave, history that ages, zone rules that change."""
+
+from __future__ import annotations
+
+from duly.testing.conformance.upkeep.audit import AuditUpkeepCases
+from duly.testing.conformance.upkeep.erasure import EraseCases
+from duly.testing.conformance.upkeep.finished import FinishedCases
+from duly.testing.conformance.upkeep.ledger import LedgerRetentionCases
+from duly.testing.conformance.upkeep.schedule_events import EventRetentionCases
+from duly.testing.conformance.upkeep.zones import RecomputeCases
+
+
+class UpkeepConformance(
+    EraseCases,
+    LedgerRetentionCases,
+    EventRetentionCases,
+    AuditUpkeepCases,
+    FinishedCases,
+    RecomputeCases,
+):
+    """Every promise of UpkeepStore."""

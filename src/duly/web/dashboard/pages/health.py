@@ -1,0 +1,21 @@
+"""Health: the rules that tell a silent scheduler from an idle one."""
+
+from __future__ import annotations
+
+from duly.operate.alarms import alarms
+from duly.web.dashboard.pages.page import Page, Visit
+
+
+async def health(visit: Visit) -> Page:
+    """Alarms of this moment, and what was found when the rest was looked at last."""
+    glance = await visit.admin.glass.glance()
+    counted = await visit.costly.health.glimpse()
+    values = {
+        "alarms": alarms(glance),
+        "findings": () if counted is None else counted.findings,
+        "is_counted": counted is not None,
+        "age_s": visit.costly.health.age_s,
+        "glance": glance,
+        "database": visit.glass.safe_url,
+    }
+    return Page("health.html", "Health", "health", values)

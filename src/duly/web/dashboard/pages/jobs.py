@@ -1,0 +1,177 @@
+"""Jobs: lists by filter, one job with its whole history, and what can be done about them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from urllib.parse import urlencode
+
+from duly.errors import InvalidInput
+from duly.model.jobs import JobId, JobState
+from duly.model.stored_jobs import JobFilter
+from duly.operate.job_views import JobDetail
+from duly.web.dashboard.charts import Span
+from duly.web.dashboard.icons import tone
+from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+
+PAGE_SIZE = 50
+RETRIABLE = (JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED)
+CANCELLABLE = (JobState.SCHEDULED, JobState.QUEUED, JobState.PROCESSING, JobState.RETRYING)
+DELETABLE = (JobState.QUEUED, JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
+MAX_SPANS = 40
+MAX_AT_ONCE = 1_000
+"""Jobs that one bulk action takes."""
+_BULK = {
+    "retry": "queued again",
+    "delete": "deleted, with their input, result and error",
+}
+
+
+async def jobs(visit: Visit) -> Page:
+    """One page of jobs."""
+    which = filter_of(visit)
+    before = visit.word("before")
+    page, next_before = await visit.admin.job_page(
+        which, before=None if before is None else JobId(before), limit=PAGE_SIZE
+    )
+    menu = await visit.costly.menu.glimpse()
+    values = {
+        "jobs": page,
+        "which": which,
+        "named": _named(which),
+        "counts": {} if menu is None else menu.states,
+        "states": [state.value for state in JobState if state is not JobState.FAILED],
+        "next_before": next_before,
+        "before": before,
+        "may_retry": which.state is JobState.DEAD,
+    }
+    return Page("jobs.html", "Jobs", "jobs", values, is_live=before is None)
+
+
+def filter_of(visit: Visit) -> JobFilter:
+    """The filter that an address or a form names."""
+    state = visit.word("state")
+    if state is not None and state not in set(JobState):
+        raise InvalidInput(f"state {state[:30]!r}; allowed: {', '.join(JobState)}")
+    return JobFilter(
+        state=None if state is None else JobState(state),
+        queue=visit.word("queue"),
+        workspace=visit.word("workspace"),
+        action=visit.word("action"),
+        schedule_id=visit.word("schedule_id"),
+        correlation_id=visit.word("correlation_id"),
+    )
+
+
+def _named(which: JobFilter) -> dict[str, str]:
+    """Return what a filter names."""
+    found = {each.name: getattr(which, each.name) for each in fields(which)}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+async def confirm_many(visit: Visit) -> Page:
+    """Show how many jobs a bulk action is about, before it is done."""
+    do = visit.need("do")
+    if do not in _BULK:
+        raise InvalidInput(f"do is {do[:30]!r}; allowed: {', '.join(_BULK)}")
+    which = filter_of(visit)
+    count = await visit.admin.count_many(which, limit=MAX_AT_ONCE)
+    values = {
+        "do": do,
+        "question": _BULK[do],
+        "named": _named(which),
+        "count": count,
+        "most": MAX_AT_ONCE,
+    }
+    return Page("jobs_confirm.html", "Jobs", "jobs", values, is_live=False)
+
+
+async def job(visit: Visit) -> Page:
+    """One job with its attempts and events."""
+    job_id = JobId(visit.need("id"))
+    detail = await visit.admin.job(job_id)
+    state = detail.job.state
+    values = {
+        "detail": detail,
+        "job": detail.job,
+        "spans": spans_of(detail, visit.now),
+        "audit": await visit.admin.glass.audit(target=f"job:{job_id}", limit=20),
+        "may": {
+            "retry": state in RETRIABLE,
+            "cancel": state in CANCELLABLE and not detail.job.cancel_asked,
+            "delete": state in DELETABLE,
+        },
+    }
+    return Page("job.html", f"{detail.job.action} · job", "jobs", values)
+
+
+def spans_of(detail: JobDetail, now: datetime) -> list[Span]:
+    """Waiting and attempts, a lane for each attempt."""
+    found: list[Span] = []
+    waiting_since = detail.job.created_at
+    for lane, attempt in enumerate(detail.attempts[-MAX_SPANS:]):
+        ended = attempt.ended_at or now
+        status = attempt.status or "processing"
+        if attempt.started_at > waiting_since:
+            found.append(Span(waiting_since, attempt.started_at, "faint", "waited", lane))
+        words = f"attempt {attempt.number}: {status.replace('_', ' ')}"
+        found.append(Span(attempt.started_at, ended, tone(status), words, lane))
+        waiting_since = ended
+    if detail.job.finished_at is None and not (found and found[-1].end == now):
+        lane = found[-1].lane + 1 if found else 0
+        found.append(Span(waiting_since, max(now, waiting_since), "faint", "waits", lane))
+    return found
+
+
+async def _retry(visit: Visit) -> Done:
+    job = await visit.admin.retry(JobId(visit.need("id")), by=visit.operator.name)
+    return Done(f"Job {job.id} is {job.state}.")
+
+
+async def _cancel(visit: Visit) -> Done:
+    job = await visit.admin.cancel(JobId(visit.need("id")), by=visit.operator.name)
+    asked = "was asked to stop" if job.cancel_asked and job.finished_at is None else "is cancelled"
+    return Done(f"Job {job.id} {asked}.")
+
+
+async def _delete(visit: Visit) -> Done:
+    job = await visit.admin.delete(JobId(visit.need("id")), by=visit.operator.name)
+    return Done(f"Job {job.id} is deleted: its input, result and error are gone.")
+
+
+async def _retry_many(visit: Visit) -> Done:
+    report = await visit.admin.retry_many(
+        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+    )
+    more = " There are more: do it again." if report.next_before else ""
+    words = f"{report.done:,} jobs are queued again, {report.refused:,} were not.{more}"
+    return Done(words, _list_of(visit))
+
+
+async def _delete_many(visit: Visit) -> Done:
+    report = await visit.admin.delete_many(
+        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+    )
+    more = " There are more: do it again." if report.next_before else ""
+    words = f"{report.done:,} jobs are deleted, {report.refused:,} were not.{more}"
+    return Done(words, _list_of(visit))
+
+
+def _list_of(visit: Visit) -> str:
+    """Return the list that a bulk action was asked on."""
+    return f"/jobs?{urlencode(_named(filter_of(visit)))}"
+
+
+def _bulk_target(visit: Visit) -> str:
+    """Return the whole filter, so that the audit tells which jobs were meant."""
+    known = [each.name for each in fields(JobFilter)]
+    return f"jobs:{urlencode({name: word for name in known if (word := visit.word(name))})}"
+
+
+WISHES = {
+    "/job/retry": Wish("job.retry", _retry, "job:{id}"),
+    "/job/cancel": Wish("job.cancel", _cancel, "job:{id}"),
+    "/job/delete": Wish("job.delete", _delete, "job:{id}"),
+    "/jobs/retry": Wish("jobs.retry", _retry_many, _bulk_target),
+    "/jobs/delete": Wish("jobs.delete", _delete_many, _bulk_target),
+}

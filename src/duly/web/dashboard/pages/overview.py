@@ -1,0 +1,30 @@
+"""The first page: what is due, how late things are, what ended, what comes."""
+
+from __future__ import annotations
+
+from duly.model.jobs import JobState
+from duly.model.stored_jobs import JobFilter
+from duly.web.dashboard.icons import tone
+from duly.web.dashboard.pages.page import Page, Visit
+
+_LATELY_DEAD = 5
+
+
+async def overview(visit: Visit) -> Page:
+    """The whole at a glance."""
+    seen = await visit.costly.overview.get()
+    dead, _ = await visit.admin.job_page(JobFilter(state=JobState.DEAD), limit=_LATELY_DEAD)
+    states = [
+        (state.value, seen.states.get(state, 0), tone(state))
+        for state in JobState
+        if state is not JobState.FAILED
+    ]
+    values = {
+        "seen": seen,
+        "forecast": await visit.costly.forecast.glimpse(),
+        "states": states,
+        "dead": dead,
+        "late": {share: seen.late_ms(share / 100) for share in (50, 95, 99)},
+        "per_minute": [each.ended for each in seen.minutes],
+    }
+    return Page("overview.html", "Overview", "overview", values)

@@ -1,0 +1,142 @@
+"""Making and changing a schedule: first when, with a preview, then what.
+
+The rule is looked at before anything is stored, so that a mistake is seen where it was made. The
+input of a schedule is never shown again: an empty field leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from duly.errors import InvalidInput
+from duly.flows.collections.schedules import ScopedSchedules
+from duly.model.json_bounds import check_json_text
+from duly.model.scopes import Scope
+from duly.operate.schedule_views import ScheduleView
+from duly.triggers import Explanation, parse_trigger
+from duly.triggers.core import Wall
+from duly.triggers.trigger import Trigger
+from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+from duly.web.dashboard.pages.schedules import by, key_of
+
+PREVIEW = 8
+_EXAMPLES = (
+    ("0 9 * * MON-FRI", "weekdays at nine"),
+    ("0 */6 * * *", "every six hours"),
+    ("0 8 L * *", "the last day of the month"),
+    ('{"kind": "every", "minutes": 30}', "every half hour"),
+    ('{"kind": "once", "at": "2027-01-01T09:00"}', "a single time, in the zone of the field"),
+    ('{"kind": "weekly", "days": {"mon": "09:00", "thu": ["09:00", "17:30"]}}', "a weekly plan"),
+)
+
+
+async def new_schedule(visit: Visit) -> Page:
+    """The form of a new schedule."""
+    values = _preview(visit, visit.word("rule"), visit.word("zone") or "UTC")
+    actions = sorted(each.name for flow in visit.glass.flows for each in flow.actions.values())
+    values |= {"seen": None, "actions": actions, "here": "/schedules/new", "key": {}}
+    return Page("schedule_form.html", "New schedule", "schedules", values, is_live=False)
+
+
+async def edit_schedule(visit: Visit) -> Page:
+    """The form of a change."""
+    key = key_of(visit)
+    seen = await visit.admin.schedules.get(key)
+    rule, zone = words_of(seen)
+    values = _preview(visit, visit.word("rule") or rule, visit.word("zone") or zone)
+    fields = {"flow": key.flow, "scope": key.scope, "name": key.name}
+    values |= {"seen": seen, "actions": [], "here": "/schedules/edit", "key": fields}
+    return Page("schedule_form.html", f"Change {seen.name}", "schedules", values, is_live=False)
+
+
+def words_of(seen: ScheduleView) -> tuple[str, str]:
+    """A stored rule as somebody would write it: a cron expression and a zone, or JSON."""
+    stored = seen.trigger
+    plain = {"kind", "expression", "tz", "v"}
+    if stored.get("kind") == "cron" and not set(stored) - plain:
+        return str(stored["expression"]), str(stored.get("tz", "UTC"))
+    return msgspec.json.encode(stored).decode(), seen.zone
+
+
+def trigger_from(rule: str, zone: str) -> Trigger:
+    """Return the rule of the form; the zone field counts where the rule itself names none."""
+    return parse_trigger(rule, wall=Wall(zone))
+
+
+def _preview(visit: Visit, rule: str | None, zone: str) -> dict[str, Any]:
+    shown: Explanation | None = None
+    fault: str | None = None
+    if rule is not None:
+        try:
+            trigger = trigger_from(rule, zone)
+            name = visit.word("name") or "new"
+            bound = trigger if trigger.is_bound else trigger.bind(name, visit.now)
+            shown = bound.explain(PREVIEW, visit.now)
+        except InvalidInput as error:
+            fault = str(error)
+    return {
+        "rule": rule or "",
+        "zone": zone,
+        "shown": shown,
+        "fault": fault,
+        "examples": _EXAMPLES,
+    }
+
+
+def _json(visit: Visit) -> Any:
+    text = visit.word("input")
+    if text is None:
+        return None
+    check_json_text("input", text)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the input is not JSON: {error}") from None
+
+
+def _page_of(visit: Visit) -> str:
+    key = key_of(visit)
+    return "/schedule?" + urlencode({"flow": key.flow, "scope": key.scope, "name": key.name})
+
+
+def _mine(visit: Visit) -> tuple[ScopedSchedules, str]:
+    """The schedules of the owner that a form names, and the name of one."""
+    key = key_of(visit)
+    known = next((each for each in visit.glass.flows if each.name == key.flow), None)
+    actions = None if known is None else frozenset(known.actions)
+    collection = visit.admin.glass.collection(key.flow, actions)
+    return collection.of(Scope.parse(key.scope), by=by(visit)), key.name
+
+
+async def _create(visit: Visit) -> Done:
+    mine, name = _mine(visit)
+    await mine.create(
+        name,
+        trigger_from(visit.need("rule"), visit.word("zone") or "UTC"),
+        action=visit.need("action").rpartition(".")[2],
+        input=_json(visit),
+        description=visit.word("description") or "",
+    )
+    return Done(f"{name} is made.", _page_of(visit))
+
+
+async def _edit(visit: Visit) -> Done:
+    mine, name = _mine(visit)
+    changes: dict[str, Any] = {"description": visit.word("description") or ""}
+    rule, zone = visit.word("rule"), visit.word("zone")
+    if rule is not None:
+        # Without a zone the update keeps the one that is stored.
+        changes["trigger"] = rule if zone is None else trigger_from(rule, zone)
+    if visit.word("input") is not None:
+        changes["input"] = _json(visit)
+    await mine.update(name, version=visit.whole("version"), **changes)
+    return Done(f"{name} is changed.", _page_of(visit))
+
+
+WISHES = {
+    "/schedules/create": Wish("schedule.create", _create, "schedule:{flow}/{scope}/{name}"),
+    "/schedules/change": Wish("schedule.change", _edit, "schedule:{id}"),
+}

@@ -1,0 +1,197 @@
+"""Schedules: search over all owners, one schedule with what comes and what was, and its wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import cast, get_args
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from duly.engine.ids import new_id
+from duly.errors import InvalidInput
+from duly.model.run_options import RunOptions, options_of
+from duly.model.schedule_writes import ScheduleFilter, ScheduleKey
+from duly.model.schedules import HandOver, Policies, ScheduleState
+from duly.operate.schedule_views import OccurrenceView, ScheduleView
+from duly.triggers.words import clock_words
+from duly.web.dashboard.calendar import planned_days, with_plans
+from duly.web.dashboard.charts import Day, past_days
+from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+
+PAGE_SIZE = 50
+LEDGER_READ = 400
+STRIP = 60
+LEDGER_SHOWN = 25
+NEXT_TIMES = 8
+
+
+async def schedules(visit: Visit) -> Page:
+    """One page of schedules."""
+    which = filter_of(visit)
+    after = visit.word("after")
+    found = await visit.admin.schedules.search(which, after=after, limit=PAGE_SIZE + 1)
+    page = found[:PAGE_SIZE]
+    values = {
+        "schedules": page,
+        "which": which,
+        "states": get_args(ScheduleState),
+        "hand_overs": get_args(HandOver),
+        "flows": sorted(each.name for each in visit.glass.flows),
+        "following": page[-1].key if len(found) > PAGE_SIZE else None,
+        "is_filtered": which != ScheduleFilter(),
+    }
+    return Page("schedules.html", "Schedules", "schedules", values, is_live=after is None)
+
+
+def filter_of(visit: Visit) -> ScheduleFilter:
+    """The filter that an address names."""
+    return ScheduleFilter(
+        flow=visit.word("flow"),
+        scope=visit.word("scope"),
+        state=cast(ScheduleState | None, _chosen(visit, "state", get_args(ScheduleState))),
+        name_prefix=visit.word("name") or "",
+        hand_over=cast(HandOver | None, _chosen(visit, "hand_over", get_args(HandOver))),
+    )
+
+
+def _chosen(visit: Visit, field: str, allowed: Sequence[str]) -> str | None:
+    """Read a field of an address that names one of a few values, or nothing."""
+    given = visit.word(field)
+    if given is not None and given not in allowed:
+        raise InvalidInput(f"{field} {given[:30]!r}; allowed: {', '.join(allowed)}")
+    return given
+
+
+def key_of(visit: Visit) -> ScheduleKey:
+    """The key that an address or a form names."""
+    return ScheduleKey(visit.need("flow"), visit.need("scope"), visit.need("name"))
+
+
+async def schedule(visit: Visit) -> Page:
+    """One schedule."""
+    key = key_of(visit)
+    detail = await visit.admin.schedules.show(key, times=NEXT_TIMES, limit=LEDGER_READ)
+    seen = detail.schedule
+    zone = ZoneInfo(seen.zone)
+    asked = visit.word("at")
+    rows = detail.occurrences
+    policies = msgspec.convert(seen.policies, Policies)
+    values = {
+        "detail": detail,
+        "seen": seen,
+        "zone": zone,
+        "key": {"flow": key.flow, "scope": key.scope, "name": key.name},
+        "days": calendar(seen, rows, visit.now),
+        "today": visit.now.astimezone(zone).date(),
+        "marks": [mark(each, zone) for each in reversed(rows[:STRIP])],
+        "ledger": rows[:LEDGER_SHOWN],
+        "tally": tally(rows),
+        "asked": asked,
+        "answer": None if asked is None else await visit.admin.why(key, instant(asked, zone)),
+        "policies": policies,
+        "runs": _run_options(visit, seen, policies),
+        "request_id": new_id("run_"),
+        "audit": await visit.admin.glass.audit(target=f"schedule:{seen.id}", limit=20),
+    }
+    return Page("schedule.html", f"{seen.name} · schedule", "schedules", values)
+
+
+def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOptions | Policies:
+    """Return how its jobs run; of an action not known here, only what the schedule sets."""
+    name = f"{seen.flow}.{seen.action}"
+    for flow in visit.glass.flows:
+        for action in flow.actions.values():
+            if action.name == name:
+                return options_of(policies, action.options.run)
+    return policies
+
+
+def instant(text: str, zone: ZoneInfo) -> datetime:
+    """An instant somebody wrote: on the wall of a zone, unless it names its own offset."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{text[:40]!r} is not a time; write 2026-03-29T02:30") from None
+    return found.replace(tzinfo=zone) if found.tzinfo is None else found
+
+
+def calendar(
+    seen: ScheduleView, rows: Sequence[OccurrenceView], now: datetime
+) -> Mapping[date, Day]:
+    """Days as they went and as they are planned."""
+    zone = ZoneInfo(seen.zone)
+    past = past_days(
+        (each.nominal_at.astimezone(zone).date(), each.state.value, each.times) for each in rows
+    )
+    plans = planned_days(seen.trigger, now) if seen.state == "active" else {}
+    return with_plans(past, plans)
+
+
+def mark(each: OccurrenceView, zone: ZoneInfo) -> tuple[str, str]:
+    """An occurrence for the strip: its state, and words."""
+    at = each.nominal_at.astimezone(zone)
+    times = f" ({each.times:,} times)" if each.times > 1 else ""
+    return each.state.value, f"{at:%a %Y-%m-%d} {clock_words(at)}: {each.state}{times}"
+
+
+def tally(rows: Sequence[OccurrenceView]) -> Mapping[str, int]:
+    """What became of the latest occurrences."""
+    found: dict[str, int] = {}
+    for each in rows:
+        found[each.state.value] = found.get(each.state.value, 0) + each.times
+    return dict(sorted(found.items()))
+
+
+def by(visit: Visit) -> str:
+    """How an operator is named in the events of a schedule."""
+    return f"operator:{visit.operator.name}"
+
+
+async def _pause(visit: Visit) -> Done:
+    key = key_of(visit)
+    await visit.admin.schedules.pause(key, visit.word("note") or "", by=by(visit))
+    return Done(f"{key.name} is paused.")
+
+
+async def _resume(visit: Visit) -> Done:
+    key = key_of(visit)
+    await visit.admin.schedules.resume(key, by=by(visit))
+    return Done(f"{key.name} is active again.")
+
+
+async def _run_now(visit: Visit) -> Done:
+    key = key_of(visit)
+    made = await visit.admin.schedules.run_now(key, visit.need("request"))
+    return Done(f"{key.name} runs once more: {made.state}.")
+
+
+async def _backfill(visit: Visit) -> Done:
+    key = key_of(visit)
+    zone = ZoneInfo((await visit.admin.schedules.get(key)).zone)
+    since, until = (instant(visit.need(each), zone) for each in ("from", "to"))
+    found = await visit.admin.schedules.backfill(key, since, until)
+    return Done(f"{found.planned:,} past times will run, {found.left_alone:,} were left alone.")
+
+
+async def _release(visit: Visit) -> Done:
+    key = key_of(visit)
+    found = await visit.admin.schedules.release(key, by=by(visit))
+    return Done(f"{key.name} is {found.state}.")
+
+
+async def _delete(visit: Visit) -> Done:
+    key = key_of(visit)
+    await visit.admin.schedules.delete(key, by=by(visit))
+    return Done(f"{key.name} is deleted; its history stays.", "/schedules")
+
+
+WISHES = {
+    "/schedule/pause": Wish("schedule.pause", _pause, "schedule:{id}"),
+    "/schedule/resume": Wish("schedule.resume", _resume, "schedule:{id}"),
+    "/schedule/run": Wish("schedule.run", _run_now, "schedule:{id}"),
+    "/schedule/backfill": Wish("schedule.backfill", _backfill, "schedule:{id}"),
+    "/schedule/release": Wish("schedule.release", _release, "schedule:{id}"),
+    "/schedule/delete": Wish("schedule.delete", _delete, "schedule:{id}"),
+}

@@ -1,0 +1,303 @@
+"""Metrics for Prometheus: what the database says now, and what this process has done.
+
+Gauges are read when they are asked for, at most every few seconds; counters are this process's
+own. Lateness is observed from the occurrences that ended last, each of them once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter as Multiset
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from duly.model.index import IndexHealth
+from duly.model.jobs import JobState
+from duly.model.ledger_counts import Lateness, MissingSchedule, OccurrenceCounts, OutcomeCount
+from duly.model.summaries import Glance, QueueCount
+from duly.operate.alarms import alarms
+from duly.operate.coverage import shares_of
+from duly.operate.job_views import WorkerView
+from duly.operate.summary_views import Overview
+from duly.operate.unserved import MAX_WORKERS, Unserved
+from duly.web.dashboard.cached import Kept
+from duly.web.dashboard.gate import Gate
+from duly.web.dashboard.pages.page import Glass
+from duly.web.operators.auth import OperatorAuth
+from duly.web.operators.sign_outs import SignOuts
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+QUEUES = 100
+"""Queues that are told apart; a label must not grow without end."""
+FLOWS = 100
+"""Flows that are told apart, the first by name."""
+OTHER_FLOWS = "(other)"
+"""The label of all others; no flow can have this name."""
+UNSERVED = 100
+"""Pairs of queue and action that no worker serves, those that wait for longest."""
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+_COUNTERS = {
+    "plans": ("duly_plan_runs", "Steps of planning"),
+    "enqueued": ("duly_jobs_enqueued", "Jobs that were enqueued here"),
+    "claimed": ("duly_jobs_claimed", "Jobs that workers took"),
+    "dead": ("duly_jobs_dead", "Jobs that were given up"),
+    "refused": ("duly_ends_refused", "Ends that came too late"),
+    "rescued": ("duly_lease_rescues", "Jobs whose lease ended unrenewed"),
+    "promoted": ("duly_jobs_promoted", "Waiting jobs whose time came"),
+    "pruned": ("duly_jobs_pruned", "Jobs that were removed after their time"),
+    "prune_runs": ("duly_prune_runs", "Steps of retention, whatever they removed"),
+    "prune_failures": ("duly_prune_failures", "Steps of retention that failed"),
+    "late_renewals": ("duly_lease_renewals_late", "Renewals after 90 % of a lease had passed"),
+    "stuck_tokens": ("duly_tokens_stuck", "Tokens that were held for over a minute"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database says."""
+
+    seen: Overview
+    queues: list[QueueCount]
+    workers: list[WorkerView]
+    health: IndexHealth
+    occurrences: OccurrenceCounts
+    missing: list[MissingSchedule]
+    oldest_snapshot_ms: int
+
+
+class Metrics:
+    """The metrics of one application, in a registry of their own."""
+
+    def __init__(self, glass: Glass, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
+        self._glass = glass
+        self._auth = auth
+        self._gate = Gate(auth, SignOuts(glass))
+        self._facts: Kept[Facts] = Kept(self._read, for_s=fresh_s)
+        self._known: Multiset[Lateness] | None = None
+        self._registry = CollectorRegistry()
+        self._lateness = Histogram(
+            "duly_lateness_seconds",
+            "How long after its run time an occurrence began",
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self.routes = [Route("/metrics", self._answer)]
+
+    async def _answer(self, request: Request) -> Response:
+        if not await self._may_read(request):
+            return PlainTextResponse("a bearer token or a sign-in is needed\n", 401)
+        return Response(await self.text(), media_type=KIND)
+
+    async def _may_read(self, request: Request) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        wanted = self._auth.options.metrics_token
+        if scheme.lower() == "bearer" and wanted:
+            return hmac.compare_digest(given.strip().encode(), wanted.encode())
+        return not isinstance(await self._gate.enter(request), Response)
+
+    async def text(self) -> bytes:
+        """Everything in the format that Prometheus reads."""
+        facts = await self._facts.get(wait_s=5)
+        if facts is not None:
+            self._observe(facts.seen.lateness)
+        found = CollectorRegistry()
+        is_up = facts is not None and not self._facts.has_failed
+        found.register(_Families([*_gauges(facts, is_up=is_up), *self._counters()]))
+        return generate_latest(found) + generate_latest(self._registry)
+
+    async def _read(self) -> Facts:
+        admin = self._glass.admin
+        await admin.glass.check_writable()
+        seen, queues, workers, health, occurrences, missing = await asyncio.gather(
+            admin.glass.overview(),
+            admin.glass.queues(QUEUES),
+            admin.workers(limit=MAX_WORKERS),
+            admin.glass.index_health(),
+            admin.glass.occurrences(),
+            admin.glass.missing(),
+        )
+        held_ms = await admin.glass.oldest_snapshot_ms()
+        counts = [count for _, count in queues]
+        return Facts(seen, counts, workers, health, occurrences, missing, held_ms)
+
+    def _observe(self, lateness: Sequence[Lateness]) -> None:
+        now, known = Multiset(lateness), self._known
+        self._known = now
+        if known is not None:  # what ended before this process was asked first is not its own
+            for each in (now - known).elements():
+                self._lateness.observe(max(0, each.late_ms) / 1000)
+
+    def _counters(self) -> Iterable[Metric]:
+        for name, (metric, words) in _COUNTERS.items():
+            yield CounterMetricFamily(metric, words, value=self._glass.meters.counts[name])
+        ended = CounterMetricFamily(
+            "duly_jobs_processed", "Attempts by how they ended", labels=["status"]
+        )
+        for status, count in sorted(self._glass.meters.ended.items()):
+            ended.add_metric([status], count)
+        yield ended
+
+
+class _Families:
+    """What a registry asks for."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _gauges(facts: Facts | None, *, is_up: bool) -> Iterable[Metric]:
+    yield GaugeMetricFamily("duly_up", "The database answers and takes writes", value=float(is_up))
+    if facts is not None:
+        yield from _of_jobs(facts)
+        yield from _of_index(facts.seen.glance)
+        yield from _of_workers(facts.workers)
+        yield _of_unserved(facts.seen.unserved)
+        yield from _of_health(facts.health)
+        yield from of_ledger(facts.occurrences)
+        yield _of_missing(facts.missing)
+        yield GaugeMetricFamily(
+            "duly_oldest_snapshot_seconds",
+            "Age of the oldest transaction that keeps deleted rows, on PostgreSQL",
+            value=facts.oldest_snapshot_ms / 1000,
+        )
+
+
+def _of_health(health: IndexHealth) -> Iterable[Metric]:
+    if health.is_whole:  # half of them would look like a loss
+        yield GaugeMetricFamily("duly_schedules_active", "Active schedules", value=health.active)
+        yield GaugeMetricFamily("duly_index_rows", "Rows with a next time", value=health.rows)
+    words = "Active schedules without a row"
+    yield GaugeMetricFamily("duly_index_missing", words, value=health.missing)
+
+
+def _of_jobs(facts: Facts) -> Iterable[Metric]:
+    most = facts.seen.most
+    states = GaugeMetricFamily("duly_jobs", "Jobs, counted up to 10,000 a state", labels=["state"])
+    capped = GaugeMetricFamily(
+        "duly_jobs_capped", "1: there are more than duly_jobs says", labels=["state"]
+    )
+    for state in JobState:
+        count = facts.seen.states.get(state, 0)
+        states.add_metric([state.value], count)
+        capped.add_metric([state.value], float(count >= most))
+    yield states
+    yield capped
+    working = facts.seen.states.get(JobState.PROCESSING, 0)
+    yield GaugeMetricFamily("duly_jobs_in_flight", "Jobs at work", value=working)
+    backlog = facts.seen.backlog
+    words = "Queued jobs of all queues; above 10,000 an estimate of the database"
+    yield GaugeMetricFamily("duly_backlog_jobs", words, value=backlog.jobs)
+    words = "1: duly_backlog_jobs is an estimate"
+    yield GaugeMetricFamily("duly_backlog_estimated", words, value=float(backlog.is_estimate))
+    yield from _of_queues(facts.queues, facts.seen.glance.now_ms)
+
+
+def _of_queues(queues: Sequence[QueueCount], now_ms: int) -> Iterable[Metric]:
+    labels = ["queue", "state"]
+    jobs = GaugeMetricFamily("duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=labels)
+    capped = GaugeMetricFamily(
+        "duly_queue_jobs_capped", "1: there are more than duly_queue_jobs says", labels=labels
+    )
+    oldest = GaugeMetricFamily(
+        "duly_queue_oldest_seconds",
+        "How long the job that is next in line has been due",
+        labels=["queue"],
+    )
+    for each in queues:
+        for place in ("queued", "later", "processing", "dead"):
+            count = getattr(each, place)
+            jobs.add_metric([each.queue, place], count)
+            capped.add_metric([each.queue, place], float(place in each.capped))
+        first_ms = now_ms if each.first_run_at_ms is None else each.first_run_at_ms
+        oldest.add_metric([each.queue], max(0, now_ms - first_ms) / 1000)
+    yield jobs
+    yield capped
+    yield oldest
+
+
+def _of_index(glance: Glance) -> Iterable[Metric]:
+    oldest = glance.oldest
+    age_s = (glance.now_ms - oldest[0].run_at_ms) / 1000 if oldest else 0.0
+    silent, missed = alarms(glance)
+    is_capped = glance.is_due_capped
+    for name, words, value in (
+        ("duly_index_due", "Rows whose run time has come, up to 10,000", float(glance.due)),
+        ("duly_index_due_capped", "1: there may be more than duly_index_due says", is_capped),
+        ("duly_index_oldest_due_seconds", "How long the oldest of them waits", age_s),
+        ("duly_index_quarantined", "Rows that cannot be evaluated", float(glance.quarantined)),
+        ("duly_index_silent", "Schedules are active and no row is there", silent.level == "bad"),
+        ("duly_missed_runs", "Rows wait for over two of their periods", missed.level == "bad"),
+    ):
+        yield GaugeMetricFamily(name, words, value=float(value))
+
+
+def _of_workers(workers: list[WorkerView]) -> Iterable[Metric]:
+    alive = [each for each in workers if each.is_alive]
+    for name, words, value in (
+        ("duly_workers_alive", "Workers that said so within 30 s", len(alive)),
+        ("duly_workers_silent", "Workers that did not", len(workers) - len(alive)),
+        ("duly_worker_slots", "Slots of workers that live", sum(each.slots for each in alive)),
+        ("duly_worker_running", "Slots at work", sum(each.running for each in alive)),
+    ):
+        yield GaugeMetricFamily(name, words, value=float(value))
+
+
+def _of_unserved(found: Sequence[Unserved]) -> Metric:
+    jobs = GaugeMetricFamily(
+        "duly_jobs_unserved",
+        "Waiting jobs that no live worker would claim, of the first 1,000 in each line",
+        labels=["queue", "action"],
+    )
+    for each in found[:UNSERVED]:
+        jobs.add_metric([each.queue, each.action], each.jobs)
+    return jobs
+
+
+def of_ledger(found: OccurrenceCounts) -> Iterable[Metric]:
+    """Return the ledger's counts by flow and outcome, and the share that ran."""
+    first = sorted({each.flow for each in found.counts})[:FLOWS]
+    shown: Multiset[tuple[str, str]] = Multiset()
+    for flow, outcome, times in found.counts:
+        shown[flow if flow in first else OTHER_FLOWS, outcome] += times
+    occurrences = GaugeMetricFamily(
+        "duly_occurrences",
+        "Nominal times in the ledger by outcome",
+        labels=["flow", "outcome"],
+    )
+    for (flow, outcome), times in sorted(shown.items()):
+        occurrences.add_metric([flow, outcome], times)
+    yield occurrences
+    yield GaugeMetricFamily(
+        "duly_occurrences_capped",
+        "1: there was too much to add up, and the counts are of a part; see that a keeper runs",
+        value=float(not found.is_whole),
+    )
+    coverage = GaugeMetricFamily(
+        "duly_coverage_ratio", "Share of the decided nominal times that ran", labels=["flow"]
+    )
+    counts = (OutcomeCount(*key, times) for key, times in shown.items())
+    for flow, share in shares_of(counts).items():
+        coverage.add_metric([flow], share)
+    yield coverage
+
+
+def _of_missing(found: Sequence[MissingSchedule]) -> Metric:
+    schedules = GaugeMetricFamily(
+        "duly_schedules_missing",
+        "Schedules that keep missing or skipping their times, by which is more, up to 50",
+        labels=["outcome"],
+    )
+    missed = sum(each.missed >= each.skipped for each in found)
+    schedules.add_metric(["missed"], missed)
+    schedules.add_metric(["skipped"], len(found) - missed)
+    return schedules

@@ -1,0 +1,1 @@
+"""Operators: accounts, sign-in and sessions."""

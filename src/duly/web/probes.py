@@ -1,0 +1,55 @@
+"""Probes: whether this process lives, and whether it should be sent work.
+
+They answer everybody, so they say names and grades, never whose schedule it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from duly.errors import DulyError
+from duly.model.summaries import Glance
+from duly.operate.alarms import alarms
+from duly.web.dashboard.cached import Kept
+from duly.web.dashboard.pages.page import Glass
+
+PATIENCE_S = 3.0
+_FRESH_S = 2.0
+
+
+class Probes:
+    """`/healthz` and `/readyz` of one application."""
+
+    def __init__(self, glass: Glass) -> None:
+        self._glass = glass
+        # However often it is asked, the database is asked every two seconds at most. A slow answer
+        # is kept no longer than it took: the database may be back.
+        self._glance: Kept[tuple[Glance | None]] = Kept(self._look, for_s=_FRESH_S, rest_factor=1)
+        self.routes = [Route("/healthz", self._lives), Route("/readyz", self._is_ready)]
+
+    async def _lives(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _is_ready(self, request: Request) -> Response:
+        # Longer than `_look` may take: else a process that hangs would repeat its last good answer.
+        (glance,) = await self._glance.get(PATIENCE_S + 1) or (None,)
+        checks = {"store": "bad" if glance is None else "ok"}
+        # Who sends requests here wants the pages most when schedules do not run.
+        if glance is not None and request.query_params.get("only") != "store":
+            checks |= {each.name.replace(" ", "_"): each.level for each in alarms(glance)}
+        is_ready = "bad" not in checks.values()
+        answer = {"status": "ok" if is_ready else "bad", "checks": checks}
+        return JSONResponse(answer, 200 if is_ready else 503)
+
+    async def _look(self) -> tuple[Glance | None]:
+        """Look at the store; None where it does not answer in time or takes no writes."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._glass.admin.glass.check_writable()
+                return (await self._glass.admin.glass.glance(),)
+        except (DulyError, TimeoutError):
+            return (None,)

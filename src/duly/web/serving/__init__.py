@@ -1,0 +1,1 @@
+"""Serving HTTP: connections, limits and shutdown."""
