@@ -15,7 +15,7 @@ from duly.engine.schedules import ledger, overlap
 from duly.engine.schedules.rows import charge_one, counted, end_row
 from duly.engine.transaction import Tx
 from duly.model.dispatches import Duplicate, Fire, FireAnswer, Fired, Overlapped
-from duly.model.jobs import JobState, NewJob
+from duly.model.jobs import JobId, JobState, NewJob
 from duly.model.ledger import Occurrence, OccurrenceState
 from duly.model.schedules import ScheduleId
 from duly.rules.checks import ends_with, refuse_fire
@@ -33,12 +33,12 @@ def fire(tx: Tx, request: Fire) -> FireAnswer:
     if tx.get(JOB, job.id) is not None:
         return Fired(job.id)
     if held is not None:
-        return Duplicate(held.job_id)
+        return _made_before(job, held.job_id)
     earlier = _standing(tx, job)
     if earlier is not None and earlier.nominal_ms != job.nominal_ms:
         return Duplicate(None)  # a run of times that was swallowed
     if earlier is not None and earlier.state not in _FREE:
-        return Duplicate(earlier.job_id)
+        return _made_before(job, earlier.job_id)
     schedule = None if stored is None else stored.schedule
     is_open = earlier is not None and earlier.state is _S.DISPATCHING
     refused = refuse_fire(request, schedule, is_open=is_open)
@@ -52,6 +52,14 @@ def fire(tx: Tx, request: Fire) -> FireAnswer:
         if is_last or ends_with(stored.schedule, job.nominal_ms):
             end_row(tx, stored.schedule)
     return answer
+
+
+def _made_before(job: NewJob, job_id: JobId | None) -> Fired | Duplicate:
+    """Return the answer for a job made before: by this call, whose job was not seen yet, or another.
+
+    The same call made twice at once commits between two reads of the other.
+    """
+    return Fired(job.id) if job_id == job.id else Duplicate(job_id)
 
 
 def _hold_schedule(tx: Tx, request: Fire) -> StoredSchedule | None:
