@@ -17,7 +17,7 @@ from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, StoredKey, Tables
 from duly.testing.conformance import DispatchConformance, StoreConformance
-from tests.conformance.broken_turns import planted
+from tests.conformance.broken_overlap import planted
 
 S = OccurrenceState
 

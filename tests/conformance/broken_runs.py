@@ -11,7 +11,7 @@ from duly.rules.planning import Plan
 from duly.rules.runs import runs_after_edit
 from duly.stores import MemoryStore
 from duly.testing.conformance import PlanningConformance, StoreConformance
-from tests.conformance.broken_turns import planted
+from tests.conformance.broken_overlap import planted
 
 
 def free_of_charge(*_: object) -> bool:

@@ -30,7 +30,7 @@ from duly.rules import (
     zone_times,
 )
 from duly.rules.outcomes import Loss, Lost
-from duly.rules.overlap import Asking, Turns
+from duly.rules.overlap import Asking, OverlapDecision
 from duly.rules.planning import Plan
 from duly.testing.conformance import (
     DispatchConformance,
@@ -69,9 +69,9 @@ def unchanged(given: Any, *_: object, **_names: object) -> Any:
     return given
 
 
-def everybody_runs(asking: Sequence[Asking], holder: JobId | None, *_: object) -> Turns:
+def everybody_runs(asking: Sequence[Asking], holder: JobId | None, *_: object) -> OverlapDecision:
     """Neither skip a job nor let it wait."""
-    return Turns(holder or asking[0].job_id, is_new=holder is None)
+    return OverlapDecision(holder or asking[0].job_id, is_new=holder is None)
 
 
 def charge_nothing(row: Any, made: Plan, _handed_over: int) -> Plan:
@@ -128,7 +128,7 @@ RULES = [
     ),
     Rule(
         "overlap",
-        overlap.decide_turns,
+        overlap.decide_overlap,
         everybody_runs,
         PlanningConformance,
         "test_skip_makes_no_second_job",

@@ -30,13 +30,13 @@ from tests.conformance.broken_arguments import BROKEN_ARGUMENTS
 from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
 from tests.conformance.broken_fairness import BROKEN_FAIRNESS
 from tests.conformance.broken_finished import BROKEN_FINISHED
-from tests.conformance.broken_glass import BROKEN_GLASS
 from tests.conformance.broken_jobs import BROKEN_JOBS
+from tests.conformance.broken_monitoring import BROKEN_GLASS
+from tests.conformance.broken_overlap import BROKEN_TURNS
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_reads import BROKEN_READS
 from tests.conformance.broken_runs import BROKEN_RUNS
 from tests.conformance.broken_starts import BROKEN_STARTS
-from tests.conformance.broken_turns import BROKEN_TURNS
 from tests.conformance.broken_upkeep import BROKEN_UPKEEP
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)

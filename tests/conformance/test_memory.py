@@ -11,12 +11,12 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
-    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
     JobTransactionConformance,
     LockConformance,
+    MonitoringConformance,
     OpenStore,
     PlanningConformance,
     PlanProcessConformance,
@@ -71,7 +71,7 @@ class TestLocks(MemoryBackend, LockConformance):
     pass
 
 
-class TestGlass(MemoryBackend, GlassConformance):
+class TestGlass(MemoryBackend, MonitoringConformance):
     pass
 
 

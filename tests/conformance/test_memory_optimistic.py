@@ -12,12 +12,12 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
-    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
     JobTransactionConformance,
     LockConformance,
+    MonitoringConformance,
     OpenStore,
     PlanningConformance,
     PlanProcessConformance,
@@ -79,7 +79,7 @@ class TestLocks(OptimisticBackend, LockConformance):
     pass
 
 
-class TestGlass(OptimisticBackend, GlassConformance):
+class TestGlass(OptimisticBackend, MonitoringConformance):
     pass
 
 

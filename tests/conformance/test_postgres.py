@@ -17,12 +17,12 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
-    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
     JobTransactionConformance,
     LockConformance,
+    MonitoringConformance,
     OpenStore,
     PlanningConformance,
     PlanProcessConformance,
@@ -89,7 +89,7 @@ class TestLocks(PostgresBackend, LockConformance):
     pass
 
 
-class TestGlass(PostgresBackend, GlassConformance):
+class TestGlass(PostgresBackend, MonitoringConformance):
     pass
 
 

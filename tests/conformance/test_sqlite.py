@@ -17,12 +17,12 @@ from duly.testing.conformance import (
     DispatchProcessConformance,
     DocumentConformance,
     FairnessConformance,
-    GlassConformance,
     IndexConformance,
     JobConformance,
     JobProcessConformance,
     JobTransactionConformance,
     LockConformance,
+    MonitoringConformance,
     OpenStore,
     PlanningConformance,
     PlanProcessConformance,
@@ -85,7 +85,7 @@ class TestLocks(SqliteBackend, LockConformance):
     pass
 
 
-class TestGlass(SqliteBackend, GlassConformance):
+class TestGlass(SqliteBackend, MonitoringConformance):
     pass
 
 

@@ -66,12 +66,12 @@ async def test_ended_jobs_are_looked_for_less_often() -> None:
 async def test_the_audit_is_kept_for_over_a_year() -> None:
     clock = ManualClock(START)
     async with Duly("memory:", clock=clock) as app:
-        await app.admin.glass.record(AuditEntry("ada", "queue.pause", "queue:mail"))
+        await app.admin.monitoring.record(AuditEntry("ada", "queue.pause", "queue:mail"))
         clock.advance(days=400)
         assert (await app.keeper().run_once()).audit == 0
         clock.advance(milliseconds=1)
         assert (await app.keeper().run_once()).audit == 1
-        assert await app.admin.glass.audit() == []
+        assert await app.admin.monitoring.audit() == []
 
 
 @in_loop

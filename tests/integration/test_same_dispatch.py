@@ -1,4 +1,4 @@
-"""The same dispatch made twice at once on PostgreSQL: one commits between two reads of the other."""
+"""The same dispatch made twice at once: one commits between two reads of the other."""
 
 import asyncio
 import threading
@@ -45,7 +45,7 @@ def fire_beside(
         monkeypatch.setattr(fires, name, step)
         answer = await store.fire(mine)
         assert met.is_set()
-        assert len((await store.count_jobs())) == 1
+        assert len(await store.count_jobs()) == 1
         await store.close()
         await beside.close()
         return answer

@@ -36,7 +36,7 @@ ASKS: dict[str, Ask] = {
     "queues": lambda admin: admin.queues(),
     "few of queues": lambda admin: admin.queues(most=1_000),
     "health": lambda admin: admin.health(),
-    "states": lambda admin: admin.glass.states(),
+    "states": lambda admin: admin.monitoring.states(),
 }
 
 

@@ -1,4 +1,4 @@
-"""Plans of what the glass reads: a page costs what it shows, however much is stored."""
+"""Plans of what pages read: a page costs what it shows, however much is stored."""
 
 from __future__ import annotations
 

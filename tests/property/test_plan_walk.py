@@ -201,7 +201,7 @@ def test_walks_see_everything() -> None:
 
 PLANTED: dict[str, tuple[object, str, object]] = {
     "keeps the marker": (moves, "give_back", lambda *_: None),
-    "forgets the line": (moves, "TURNS", Index("nobody", JOB, lambda _: None, guard="none")),
+    "forgets the line": (moves, "WAITING_RUNS", Index("nobody", JOB, lambda _: None, guard="none")),
     "covers twice": (spans, "spans_left", lambda _rule, whole, _taken: [whole]),
 }
 

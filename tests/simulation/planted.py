@@ -25,7 +25,7 @@ from duly.model.schedules import Definition
 from duly.model.stored_jobs import MAX_SWEEP
 from duly.rules import edits
 from duly.rules.outcomes import Loss, Released, decide_loss
-from duly.rules.overlap import Asking, Turns, decide_turns
+from duly.rules.overlap import Asking, OverlapDecision, decide_overlap
 from duly.rules.planning import Plan, PlannedOccurrence, plan_many
 from duly.rules.runs import runs_after_edit
 from duly.runtime import Worker
@@ -186,8 +186,8 @@ def _release(why: str, *_: object) -> Released | None:
     return None if why == "lost" else Released()
 
 
-def _see_nobody(asking: Sequence[Asking], *_: object) -> Turns:
-    return decide_turns(asking, None)
+def _see_nobody(asking: Sequence[Asking], *_: object) -> OverlapDecision:
+    return decide_overlap(asking, None)
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -335,7 +335,7 @@ def every_loss_is_charged(patch: pytest.MonkeyPatch) -> MakeStore:
 
 def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
     """Everybody takes the marker, whoever has it."""
-    patch.setattr(overlap, "decide_turns", _see_nobody)
+    patch.setattr(overlap, "decide_overlap", _see_nobody)
     return store_of(WatchedStore)
 
 

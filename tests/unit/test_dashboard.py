@@ -21,7 +21,7 @@ from duly.model.jobs import JobState, WorkerId
 from duly.model.stored_jobs import JobFilter
 from duly.model.summaries import AuditEntry
 from duly.rules.outcomes import Failed, decide
-from duly.web.dashboard import PAGES, WISHES, dashboard_app
+from duly.web.dashboard import PAGES, ACTIONS, dashboard_app
 from duly.web.dashboard.gate import COOKIE, MAX_FORM
 from duly.web.dashboard.headers import POLICY
 from duly.web.operators.accounts import Operator, hash_password
@@ -100,7 +100,7 @@ class Visitor:
         return found[1]
 
     def audit(self) -> list[AuditEntry]:
-        return asyncio.run(self.app.admin.glass.audit())
+        return asyncio.run(self.app.admin.monitoring.audit())
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_nothing_is_shown_to_strangers(visitor: Visitor, path: str) -> None:
     assert "Overview" not in answer.text
 
 
-@pytest.mark.parametrize("path", [*WISHES, "/theme"])
+@pytest.mark.parametrize("path", [*ACTIONS, "/theme"])
 def test_strangers_change_nothing(visitor: Visitor, path: str) -> None:
     answer = visitor.http.post(path, data={"id": "a"})
     assert answer.status_code == (303 if path == "/theme" else 403)
@@ -298,7 +298,7 @@ def test_forms_from_other_sites_are_refused(visitor: Visitor) -> None:
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("path", WISHES)
+@pytest.mark.parametrize("path", ACTIONS)
 def test_viewers_are_refused(visitor: Visitor, path: str) -> None:
     visitor.become(1)
     fields = {"csrf": visitor.token(), "id": "a", "name": "default", "flow": "f", "scope": "system"}

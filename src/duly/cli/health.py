@@ -55,7 +55,7 @@ def doctor(target: Target, repair: bool) -> None:
 
     async def look(admin: Admin) -> tuple[Health, ReconcileReport | None]:
         report = await admin.repair() if repair else None
-        found = await admin.health(index=await admin.glass.whole_index_health())
+        found = await admin.health(index=await admin.monitoring.whole_index_health())
         clocks = _clocks(await admin.clock_ms())
         schema = Finding("schema", "ok", "this release can work on the database")
         return Health((schema, clocks, *found.findings)), report

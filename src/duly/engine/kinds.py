@@ -192,7 +192,7 @@ def is_waiting(job: Job) -> bool:
     return job.state in WAITING_STATES and not job.in_line
 
 
-def turn_order(job: Job) -> tuple[int, int, JobId]:
+def run_order(job: Job) -> tuple[int, int, JobId]:
     """Return the order in which the jobs of a schedule take its running marker."""
     return job.run_at_ms or 0, job.nominal_ms or 0, job.id
 
@@ -239,7 +239,7 @@ def _place_unbegun(item: StoredJob) -> Place | None:
 def _place_turn(item: StoredJob) -> Place | None:
     job = item.job
     is_in_line = job.schedule_id is not None and job.in_line
-    return Place((job.schedule_id or "",), turn_order(job)) if is_in_line else None
+    return Place((job.schedule_id or "",), run_order(job)) if is_in_line else None
 
 
 def _place_in_ledger(item: StoredOccurrence) -> Place:
@@ -336,7 +336,7 @@ WAITING = Index("waiting jobs", JOB, _place_waiting)
 LEASES = Index("leases", JOB, _place_leased)
 ENDED = Index("ended jobs", JOB, _place_ended)
 UNBEGUN = Index("unbegun jobs", JOB, _place_unbegun, guard="the schedule's row")
-TURNS = Index("jobs in line for a marker", JOB, _place_turn, guard="the running marker")
+WAITING_RUNS = Index("jobs in line for a marker", JOB, _place_turn, guard="the running marker")
 LEDGER = Index("ledger", OCCURRENCE, _place_in_ledger, guard="the schedule's row")
 CLAIMED = Index("claimed occurrences", OCCURRENCE, _place_claimed, guard="the claim id")
 DISPATCHES = Index("dispatches", OCCURRENCE, _place_dispatching)

@@ -14,7 +14,7 @@ MAX_COUNT = 100_000
 """No count goes further than this."""
 MAX_SAMPLE = 5_000
 OLDEST = 100
-"""Rows that glance() gives."""
+"""Rows that due_summary() gives."""
 MAX_AUDIT_TEXT = 2_000
 MINUTE_MS = 60_000
 ENDS = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
@@ -131,7 +131,7 @@ class DueRows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class DueSummary:
     """What can be known of the index at once, however large it is."""
 
     now_ms: int

@@ -36,7 +36,7 @@ from duly.operate.job_views import (
     view_queue,
     view_worker,
 )
-from duly.operate.monitoring import GlassAdmin
+from duly.operate.monitoring import MonitoringAdmin
 from duly.operate.redaction.secret_names import EVERY
 from duly.operate.schedule_admin import ScheduleAdmin, Which
 from duly.operate.unserved import ALIVE_MS, MAX_WORKERS, look_for_unserved
@@ -89,9 +89,9 @@ class Admin:
         return ScheduleAdmin(self._store, self._actions)
 
     @cached_property
-    def glass(self) -> GlassAdmin:
+    def monitoring(self) -> MonitoringAdmin:
         """What pages and metrics read, and who did what."""
-        return GlassAdmin(self._store)
+        return MonitoringAdmin(self._store)
 
     async def why(self, schedule: Which, at: datetime) -> Answer:
         """Why a schedule fired at an instant, or did not; a deleted one by its id."""
@@ -327,7 +327,7 @@ class Admin:
         workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
         vitals = Vitals(
             now_ms=await self._store.now_ms(),
-            index=index or await self.glass.index_health(),
+            index=index or await self.monitoring.index_health(),
             workers_alive=sum(each.is_alive for each in workers),
             workers=len(workers),
             states=await self._store.count_states(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from duly.errors import DulyError
 from duly.model.index_rows import IndexRow, trigger_of
-from duly.model.summaries import Glance
+from duly.model.summaries import DueSummary
 from duly.operate.health import Finding
 
 PERIODS = 2
@@ -18,24 +18,24 @@ LAST_TIME_MS = 3_600_000
 """The last time of a rule has no period; it is missed after so long."""
 
 
-def alarms(glance: Glance) -> tuple[Finding, ...]:
+def alarms(summary: DueSummary) -> tuple[Finding, ...]:
     """Whether anything will fire, and whether what should have fired did."""
-    return _silent(glance), _missed(glance)
+    return _silent(summary), _missed(summary)
 
 
-def _silent(glance: Glance) -> Finding:
-    if glance.is_silent:
+def _silent(summary: DueSummary) -> Finding:
+    if summary.is_silent:
         text = "schedules are active and the index is empty: nothing will fire"
         return Finding("silent index", "bad", f"{text}; run duly doctor --repair")
-    return Finding("silent index", "ok", "rows wait" if glance.has_rows else "nothing is active")
+    return Finding("silent index", "ok", "rows wait" if summary.has_rows else "nothing is active")
 
 
-def _missed(glance: Glance) -> Finding:
-    late = [row for row in glance.oldest if is_missed(row, glance.now_ms)]
+def _missed(summary: DueSummary) -> Finding:
+    late = [row for row in summary.oldest if is_missed(row, summary.now_ms)]
     if not late:
-        return Finding("missed runs", "ok", f"{glance.due} rows are due, none for long")
+        return Finding("missed runs", "ok", f"{summary.due} rows are due, none for long")
     first = f"{late[0].flow}/{late[0].scope}/{late[0].name}"
-    text = f"{len(late)} of {len(glance.oldest)} due rows wait for over {PERIODS} periods"
+    text = f"{len(late)} of {len(summary.oldest)} due rows wait for over {PERIODS} periods"
     runner = "tick" if late[0].hand_over == "http" else "planner"
     return Finding("missed runs", "bad", f"{text}, first {first}; see that a {runner} runs")
 

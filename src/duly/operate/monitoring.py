@@ -16,7 +16,7 @@ from duly.model.index_rows import IndexRow, trigger_of
 from duly.model.jobs import JobState
 from duly.model.ledger_counts import MissingSchedule, OccurrenceCounts
 from duly.model.queues import QueueSettings
-from duly.model.summaries import MINUTE_MS, AuditEntry, Glance, QueueCount, WorkspaceCount
+from duly.model.summaries import MINUTE_MS, AuditEntry, DueSummary, QueueCount, WorkspaceCount
 from duly.operate.forecast import DAY_MINUTES, Forecast, forecast
 from duly.operate.index_watch import IndexWatch
 from duly.operate.summary_views import NextFire, Overview, minutes_of, view_next, view_planned
@@ -34,7 +34,7 @@ NEXT_FIRES = 8
 LATENESS = 500
 
 
-class GlassAdmin:
+class MonitoringAdmin:
     """The reads of the pages, and the audit."""
 
     def __init__(self, store: Store) -> None:
@@ -43,8 +43,8 @@ class GlassAdmin:
 
     async def overview(self, most: int = MOST) -> Overview:
         """The whole at a glance."""
-        glance = await self._store.glance(most)
-        now_ms = glance.now_ms
+        summary = await self._store.due_summary(most)
+        now_ms = summary.now_ms
         since_ms = (now_ms // MINUTE_MS - HOUR_MINUTES + 1) * MINUTE_MS
         states, ends, workers, next_fires, lateness = await asyncio.gather(
             self._store.count_states(most),
@@ -59,17 +59,17 @@ class GlassAdmin:
             now=from_ms(now_ms),
             most=most,
             states=states,
-            due=glance.due,
-            oldest_due=from_ms(glance.oldest[0].run_at_ms) if glance.oldest else None,
-            quarantined=glance.quarantined,
-            is_silent=glance.is_silent,
+            due=summary.due,
+            oldest_due=from_ms(summary.oldest[0].run_at_ms) if summary.oldest else None,
+            quarantined=summary.quarantined,
+            is_silent=summary.is_silent,
             minutes=minutes_of(ends, now_ms),
             lateness=lateness,
             workers=len(alive),
             slots=sum(each.slots for each in alive),
             running=sum(each.running for each in alive),
             next_fires=next_fires,
-            glance=glance,
+            due_summary=summary,
             unserved=unserved,
             backlog=backlog,
         )
@@ -102,9 +102,9 @@ class GlassAdmin:
                 fires[schedule_id] = min(earlier, fires.get(schedule_id, earlier), key=_run_at)
         return sorted(fires.values(), key=_run_at)[:NEXT_FIRES]
 
-    async def glance(self) -> Glance:
+    async def due_summary(self) -> DueSummary:
         """What can be known of the index at once, however large it is."""
-        return await self._store.glance(MOST)
+        return await self._store.due_summary(MOST)
 
     async def check_writable(self) -> None:
         """Raise BackendUnavailable where the database takes no writes."""
@@ -116,21 +116,21 @@ class GlassAdmin:
 
     async def index_health(self) -> IndexHealth:
         """What is known of the index: schedules are looked at a few thousand at a time."""
-        glance, found = await asyncio.gather(self.glance(), self._watch.look())
-        planned, posts = glance.waiting.get("jobs"), glance.waiting.get("http")
+        summary, found = await asyncio.gather(self.due_summary(), self._watch.look())
+        planned, posts = summary.waiting.get("jobs"), summary.waiting.get("http")
         return IndexHealth(
             active=found.active,
             rows=found.active - found.missing,
             missing=found.missing,
-            quarantined=glance.quarantined,
+            quarantined=summary.quarantined,
             due=planned.rows if planned else 0,
             oldest_due_ms=planned.oldest_ms if planned else None,
             posts_due=posts.rows if posts else 0,
             oldest_post_ms=posts.oldest_ms if posts else None,
             is_whole=found.is_whole,
             external=found.external,
-            is_due_capped=glance.is_due_capped,
-            is_quarantined_capped=glance.is_quarantined_capped,
+            is_due_capped=summary.is_due_capped,
+            is_quarantined_capped=summary.is_quarantined_capped,
         )
 
     async def whole_index_health(self) -> IndexHealth:

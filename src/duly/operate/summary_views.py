@@ -10,7 +10,7 @@ from duly.model.index_rows import IndexRow, trigger_of
 from duly.model.jobs import JobState
 from duly.model.ledger_counts import Lateness
 from duly.model.schedules import Schedule
-from duly.model.summaries import ENDS, MINUTE_MS, Backlog, EndCount, Glance
+from duly.model.summaries import ENDS, MINUTE_MS, Backlog, DueSummary, EndCount
 from duly.operate.unserved import Unserved
 from duly.triggers.instants import from_ms
 
@@ -61,7 +61,7 @@ class Overview:
     slots: int
     running: int
     next_fires: Sequence[NextFire]
-    glance: Glance
+    due_summary: DueSummary
     backlog: Backlog
     unserved: Sequence[Unserved] = ()
     """Waiting jobs that no live worker would claim, longest waiting first."""

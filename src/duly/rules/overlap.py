@@ -26,7 +26,7 @@ class Asking(NamedTuple):
 
 
 @dataclass(slots=True)
-class Turns:
+class OverlapDecision:
     """What becomes of the jobs of one schedule whose time has come."""
 
     holder: JobId | None
@@ -41,17 +41,17 @@ class Turns:
     """The holder, if it is to be asked to stop."""
 
 
-def decide_turns(
+def decide_overlap(
     asking: Sequence[Asking],
     holder: JobId | None,
     line: Sequence[Asking] = (),
     held_at_ms: int | None = None,
-) -> Turns:
+) -> OverlapDecision:
     """Let jobs of one schedule ask in order of their times; `line` stands there already.
 
     `held_at_ms` is the run time of a holder that did not wait for its turn, if it matters.
     """
-    turns = Turns(holder)
+    turns = OverlapDecision(holder)
     standing = list(line)
     new: Asking | None = None
     for each in asking:
@@ -73,7 +73,7 @@ def decide_turns(
     return turns
 
 
-def _step_forward(standing: list[Asking], turns: Turns) -> Asking:
+def _step_forward(standing: list[Asking], turns: OverlapDecision) -> Asking:
     """The first in line takes the place of a new holder, who is not queued yet."""
     first = standing.pop(0)
     turns.in_line.remove(first.job_id)
@@ -98,7 +98,7 @@ def _why_not(
     return None if has_place else f"job {holder} had not ended"
 
 
-def _overtake(each: Asking, standing: list[Asking], turns: Turns) -> None:
+def _overtake(each: Asking, standing: list[Asking], turns: OverlapDecision) -> None:
     """The newest takes the place of those who waited for the same."""
     for other in [other for other in standing if other.turn == "asks" and other != each]:
         standing.remove(other)

@@ -53,7 +53,7 @@ from duly.model.upkeep import (
     SchedulesPruned,
 )
 from duly.rules.outcomes import Finish
-from duly.stores.reads import GlassStore, LedgerStore
+from duly.stores.reads import LedgerStore, MonitoringReads
 
 Wake = Callable[[str], None]
 """Called, from any thread, with `queue:<name>` or `cancel:<job id>`: a hint, never needed.
@@ -384,7 +384,7 @@ class Store(
     PlanStore,
     DispatchStore,
     LedgerStore,
-    GlassStore,
+    MonitoringReads,
     UpkeepStore,
     Protocol,
 ):

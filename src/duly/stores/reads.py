@@ -16,8 +16,8 @@ from duly.model.stored_jobs import JobFilter
 from duly.model.summaries import (
     AuditEntry,
     Backlog,
+    DueSummary,
     EndCount,
-    Glance,
     IndexStretch,
     JobPage,
     PlannedFire,
@@ -63,7 +63,7 @@ class LedgerStore(Protocol):
         """
 
 
-class GlassStore(Protocol):
+class MonitoringReads(Protocol):
     """What Duly asks of a database for its pages."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
@@ -121,7 +121,7 @@ class GlassStore(Protocol):
         From "" on, until no id comes back, it has seen every schedule.
         """
 
-    async def glance(self, most: int = 10_000) -> Glance:
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
         """Due and quarantined rows, counted up to `most`, and those due for longest."""
 
     async def check_writable(self) -> None:

@@ -14,8 +14,8 @@ from duly.model.claims import ClaimRequest
 from duly.model.jobs import JobId, JobState, LeasedJob, WorkerId, check_queues
 from duly.rules.outcomes import Finish, decide
 from duly.runtime.worker.admission import Admission
-from duly.runtime.worker.job_context import Bench
-from duly.runtime.worker.post_run import Consequences
+from duly.runtime.worker.job_context import SlotContext
+from duly.runtime.worker.post_run import PostRunActions
 from duly.runtime.worker.slots import Slot
 from duly.runtime.worker.starts import Starts
 
@@ -57,10 +57,12 @@ async def drain(
     with ThreadPoolExecutor(1, "duly-drain") as threads:
         notes: dict[LeasedJob, str] = {}
         calls = app.calls
-        after = Consequences(calls)
+        after = PostRunActions(calls)
         noting = notes.__setitem__
         start = Starts(app.store, worker).record
-        bench = Bench(app.actions, SystemClock(), threads, noting, start, calls, after.ask_interval)
+        bench = SlotContext(
+            app.actions, SystemClock(), threads, noting, start, calls, after.ask_interval
+        )
         slot = Slot(bench, Admission(calls, threads))
         while len(ends) < most:
             claims = await app.store.claim_jobs(request)

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from duly.model.index import IndexHealth
 from duly.model.jobs import JobState
 from duly.model.ledger_counts import Lateness, MissingSchedule, OccurrenceCounts, OutcomeCount
-from duly.model.summaries import Glance, QueueCount
+from duly.model.summaries import DueSummary, QueueCount
 from duly.operate.alarms import alarms
 from duly.operate.coverage import shares_of
 from duly.operate.job_views import WorkerView
@@ -29,7 +29,7 @@ from duly.operate.summary_views import Overview
 from duly.operate.unserved import MAX_WORKERS, Unserved
 from duly.web.dashboard.cached import Kept
 from duly.web.dashboard.gate import Gate
-from duly.web.dashboard.pages.page import Glass
+from duly.web.dashboard.pages.page import MonitoredApp
 from duly.web.operators.auth import OperatorAuth
 from duly.web.operators.sign_outs import SignOuts
 
@@ -75,10 +75,10 @@ class Facts:
 class Metrics:
     """The metrics of one application, in a registry of their own."""
 
-    def __init__(self, glass: Glass, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
-        self._glass = glass
+    def __init__(self, app: MonitoredApp, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
+        self._app = app
         self._auth = auth
-        self._gate = Gate(auth, SignOuts(glass))
+        self._gate = Gate(auth, SignOuts(app))
         self._facts: Kept[Facts] = Kept(self._read, for_s=fresh_s)
         self._known: Multiset[Lateness] | None = None
         self._registry = CollectorRegistry()
@@ -113,17 +113,17 @@ class Metrics:
         return generate_latest(found) + generate_latest(self._registry)
 
     async def _read(self) -> Facts:
-        admin = self._glass.admin
-        await admin.glass.check_writable()
+        admin = self._app.admin
+        await admin.monitoring.check_writable()
         seen, queues, workers, health, occurrences, missing = await asyncio.gather(
-            admin.glass.overview(),
-            admin.glass.queues(QUEUES),
+            admin.monitoring.overview(),
+            admin.monitoring.queues(QUEUES),
             admin.workers(limit=MAX_WORKERS),
-            admin.glass.index_health(),
-            admin.glass.occurrences(),
-            admin.glass.missing(),
+            admin.monitoring.index_health(),
+            admin.monitoring.occurrences(),
+            admin.monitoring.missing(),
         )
-        held_ms = await admin.glass.oldest_snapshot_ms()
+        held_ms = await admin.monitoring.oldest_snapshot_ms()
         counts = [count for _, count in queues]
         return Facts(seen, counts, workers, health, occurrences, missing, held_ms)
 
@@ -136,11 +136,11 @@ class Metrics:
 
     def _counters(self) -> Iterable[Metric]:
         for name, (metric, words) in _COUNTERS.items():
-            yield CounterMetricFamily(metric, words, value=self._glass.meters.counts[name])
+            yield CounterMetricFamily(metric, words, value=self._app.meters.counts[name])
         ended = CounterMetricFamily(
             "duly_jobs_processed", "Attempts by how they ended", labels=["status"]
         )
-        for status, count in sorted(self._glass.meters.ended.items()):
+        for status, count in sorted(self._app.meters.ended.items()):
             ended.add_metric([status], count)
         yield ended
 
@@ -159,7 +159,7 @@ def _gauges(facts: Facts | None, *, is_up: bool) -> Iterable[Metric]:
     yield GaugeMetricFamily("duly_up", "The database answers and takes writes", value=float(is_up))
     if facts is not None:
         yield from _of_jobs(facts)
-        yield from _of_index(facts.seen.glance)
+        yield from _of_index(facts.seen.due_summary)
         yield from _of_workers(facts.workers)
         yield _of_unserved(facts.seen.unserved)
         yield from _of_health(facts.health)
@@ -199,7 +199,7 @@ def _of_jobs(facts: Facts) -> Iterable[Metric]:
     yield GaugeMetricFamily("duly_backlog_jobs", words, value=backlog.jobs)
     words = "1: duly_backlog_jobs is an estimate"
     yield GaugeMetricFamily("duly_backlog_estimated", words, value=float(backlog.is_estimate))
-    yield from _of_queues(facts.queues, facts.seen.glance.now_ms)
+    yield from _of_queues(facts.queues, facts.seen.due_summary.now_ms)
 
 
 def _of_queues(queues: Sequence[QueueCount], now_ms: int) -> Iterable[Metric]:
@@ -225,16 +225,16 @@ def _of_queues(queues: Sequence[QueueCount], now_ms: int) -> Iterable[Metric]:
     yield oldest
 
 
-def _of_index(glance: Glance) -> Iterable[Metric]:
-    oldest = glance.oldest
-    age_s = (glance.now_ms - oldest[0].run_at_ms) / 1000 if oldest else 0.0
-    silent, missed = alarms(glance)
-    is_capped = glance.is_due_capped
+def _of_index(summary: DueSummary) -> Iterable[Metric]:
+    oldest = summary.oldest
+    age_s = (summary.now_ms - oldest[0].run_at_ms) / 1000 if oldest else 0.0
+    silent, missed = alarms(summary)
+    is_capped = summary.is_due_capped
     for name, words, value in (
-        ("duly_index_due", "Rows whose run time has come, up to 10,000", float(glance.due)),
+        ("duly_index_due", "Rows whose run time has come, up to 10,000", float(summary.due)),
         ("duly_index_due_capped", "1: there may be more than duly_index_due says", is_capped),
         ("duly_index_oldest_due_seconds", "How long the oldest of them waits", age_s),
-        ("duly_index_quarantined", "Rows that cannot be evaluated", float(glance.quarantined)),
+        ("duly_index_quarantined", "Rows that cannot be evaluated", float(summary.quarantined)),
         ("duly_index_silent", "Schedules are active and no row is there", silent.level == "bad"),
         ("duly_missed_runs", "Rows wait for over two of their periods", missed.level == "bad"),
     ):

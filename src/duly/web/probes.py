@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from duly.errors import DulyError
-from duly.model.summaries import Glance
+from duly.model.summaries import DueSummary
 from duly.operate.alarms import alarms
 from duly.web.dashboard.cached import Kept
-from duly.web.dashboard.pages.page import Glass
+from duly.web.dashboard.pages.page import MonitoredApp
 
 PATIENCE_S = 3.0
 _FRESH_S = 2.0
@@ -24,11 +24,13 @@ _FRESH_S = 2.0
 class Probes:
     """`/healthz` and `/readyz` of one application."""
 
-    def __init__(self, glass: Glass) -> None:
-        self._glass = glass
+    def __init__(self, app: MonitoredApp) -> None:
+        self._app = app
         # However often it is asked, the database is asked every two seconds at most. A slow answer
         # is kept no longer than it took: the database may be back.
-        self._glance: Kept[tuple[Glance | None]] = Kept(self._look, for_s=_FRESH_S, rest_factor=1)
+        self._summary: Kept[tuple[DueSummary | None]] = Kept(
+            self._look, for_s=_FRESH_S, rest_factor=1
+        )
         self.routes = [Route("/healthz", self._lives), Route("/readyz", self._is_ready)]
 
     async def _lives(self, _request: Request) -> Response:
@@ -36,20 +38,20 @@ class Probes:
 
     async def _is_ready(self, request: Request) -> Response:
         # Longer than `_look` may take: else a process that hangs would repeat its last good answer.
-        (glance,) = await self._glance.get(PATIENCE_S + 1) or (None,)
-        checks = {"store": "bad" if glance is None else "ok"}
+        (summary,) = await self._summary.get(PATIENCE_S + 1) or (None,)
+        checks = {"store": "bad" if summary is None else "ok"}
         # Who sends requests here wants the pages most when schedules do not run.
-        if glance is not None and request.query_params.get("only") != "store":
-            checks |= {each.name.replace(" ", "_"): each.level for each in alarms(glance)}
+        if summary is not None and request.query_params.get("only") != "store":
+            checks |= {each.name.replace(" ", "_"): each.level for each in alarms(summary)}
         is_ready = "bad" not in checks.values()
         answer = {"status": "ok" if is_ready else "bad", "checks": checks}
         return JSONResponse(answer, 200 if is_ready else 503)
 
-    async def _look(self) -> tuple[Glance | None]:
+    async def _look(self) -> tuple[DueSummary | None]:
         """Look at the store; None where it does not answer in time or takes no writes."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self._glass.admin.glass.check_writable()
-                return (await self._glass.admin.glass.glance(),)
+                await self._app.admin.monitoring.check_writable()
+                return (await self._app.admin.monitoring.due_summary(),)
         except (DulyError, TimeoutError):
             return (None,)

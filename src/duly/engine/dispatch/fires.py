@@ -55,7 +55,7 @@ def fire(tx: Tx, request: Fire) -> FireAnswer:
 
 
 def _made_before(job: NewJob, job_id: JobId | None) -> Fired | Duplicate:
-    """Return the answer for a job made before: by this call, whose job was not seen yet, or another.
+    """Return the answer for a job made before: by this call, or by another.
 
     The same call made twice at once commits between two reads of the other.
     """

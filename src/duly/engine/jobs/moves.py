@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.engine.kinds import JOB, JOB_EVENTS, MARKER, TURNS, Marker, StoredJob
+from duly.engine.kinds import JOB, JOB_EVENTS, MARKER, WAITING_RUNS, Marker, StoredJob
 from duly.engine.schedules import ledger
 from duly.engine.transaction import Tx
 from duly.model.events import AttemptStatus, JobEvent
@@ -92,7 +92,7 @@ def give_back(tx: Tx, job: Job) -> None:
 
 def pass_on(tx: Tx, schedule_id: str) -> None:
     """Give the marker of a schedule, which nobody holds any more, to the first in line."""
-    first = tx.first(TURNS, schedule_id)
+    first = tx.first(WAITING_RUNS, schedule_id)
     if tx.get(MARKER, schedule_id) is None and first is None:
         return
     if first is None:

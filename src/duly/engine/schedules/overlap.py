@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from duly.engine.jobs.moves import ask_to_stop, get, move, put
-from duly.engine.kinds import JOB, MARKER, OCCURRENCE, TURNS, Marker, turn_order
+from duly.engine.kinds import JOB, MARKER, OCCURRENCE, WAITING_RUNS, Marker, run_order
 from duly.engine.schedules import ledger
 from duly.engine.transaction import Tx
 from duly.model.jobs import Job, JobId, JobState, NewJob
 from duly.model.ledger import OccurrenceState
-from duly.rules.overlap import Asking, Turns, Unstarted, decide_late, decide_turns
+from duly.rules.overlap import Asking, OverlapDecision, Unstarted, decide_late, decide_overlap
 from duly.rules.planning import policies_or_usual
 
 CANCELS = "cancel_running: a later run came"
@@ -43,7 +43,7 @@ def promote(tx: Tx, jobs: Sequence[Job]) -> None:
             move(tx, job, [JobState.QUEUED])
 
 
-def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) -> Turns:
+def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) -> OverlapDecision:
     """Let jobs of one schedule ask for its marker, and deal with what was in the way.
 
     They may be stored or not. Those that are neither skipped nor in line are to be queued.
@@ -52,14 +52,14 @@ def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) 
     asked = {job.id: job for job in sorted(jobs, key=_order) if job.turn is not None}
     schedule_id = jobs[0].schedule_id if asked else None
     if schedule_id is None:
-        return Turns(None)
+        return OverlapDecision(None)
     marker = tx.get(MARKER, schedule_id)
     holder = None if marker is None else marker.job_id
     # Without a holder there is no line.
-    line = [] if holder is None else [each.job for each in tx.members(TURNS, schedule_id)]
+    line = [] if holder is None else [each.job for each in tx.members(WAITING_RUNS, schedule_id)]
     asking = [_asking(job, came_at_ms or job.run_at_ms or 0) for job in asked.values()]
     standing_in_line = [_asking(job, _came_at_ms(tx, job)) for job in line]
-    turns = decide_turns(asking, holder, standing_in_line, _held_at_ms(tx, holder))
+    turns = decide_overlap(asking, holder, standing_in_line, _held_at_ms(tx, holder))
     if turns.is_new and turns.holder is not None:
         tx.put(MARKER, Marker(schedule_id, turns.holder, tx.now_ms))
     for job in line:
@@ -72,13 +72,13 @@ def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) 
     return turns
 
 
-def admit(tx: Tx, jobs: Sequence[NewJob]) -> Turns:
+def admit(tx: Tx, jobs: Sequence[NewJob]) -> OverlapDecision:
     """Let new jobs of several schedules ask for their markers; return what becomes of all."""
     by_schedule: dict[str, list[NewJob]] = {}
     for job in jobs:
         by_schedule.setdefault(job.schedule_id or "", []).append(job)
     tx.get_many(MARKER, [(schedule_id,) for schedule_id in by_schedule])
-    admitted = Turns(None)
+    admitted = OverlapDecision(None)
     for _, own in sorted(by_schedule.items()):
         turns = settle(tx, own)
         admitted.in_line += turns.in_line
@@ -88,7 +88,7 @@ def admit(tx: Tx, jobs: Sequence[NewJob]) -> Turns:
 
 def _order(job: Job | NewJob) -> tuple[int, int, JobId]:
     if isinstance(job, Job):
-        return turn_order(job)
+        return run_order(job)
     return job.run_at_ms or 0, job.nominal_ms or 0, job.id
 
 
@@ -115,7 +115,7 @@ def _skip(tx: Tx, job: Job, reason: str) -> None:
     move(tx, job, [JobState.CANCELLED], reason=reason)
 
 
-def _stop(tx: Tx, turns: Turns, successor: Job | NewJob) -> None:
+def _stop(tx: Tx, turns: OverlapDecision, successor: Job | NewJob) -> None:
     """Ask a running holder to stop; end one that has not begun, and pass its marker on."""
     assert turns.cancels is not None
     holder = get(tx, turns.cancels)

@@ -24,7 +24,7 @@ from duly.model.jobs import LeasedJob, StartMode
 from duly.rules.outcomes import Outcome, Released, decide
 from duly.runtime.worker.admission import Admission
 from duly.runtime.worker.isolation import Location
-from duly.runtime.worker.job_context import Bench
+from duly.runtime.worker.job_context import SlotContext
 from duly.runtime.worker.slots import Slot
 from duly.runtime.worker.starts import Start
 
@@ -64,7 +64,7 @@ class Child:
         threading.Thread(target=self._read, args=(loop, coming), daemon=True).start()
         with ThreadPoolExecutor(1, "duly-handler") as threads:
             calls = self._app.calls
-            bench = Bench(
+            slot_context = SlotContext(
                 self._app.actions,
                 self._app.clock,
                 threads,
@@ -73,7 +73,7 @@ class Child:
                 calls,
                 lambda _job, ms: self._send({"interval_ms": ms}),
             )
-            slot = Slot(bench, Admission(calls, threads))
+            slot = Slot(slot_context, Admission(calls, threads))
             loop.add_signal_handler(signal.SIGTERM, slot.interrupt, "stop")
             while True:
                 self._job = await coming.get()

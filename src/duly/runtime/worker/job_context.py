@@ -65,7 +65,7 @@ class Isolation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class SlotContext:
     """What all slots of a worker share."""
 
     actions: Mapping[str, Action]
@@ -85,11 +85,21 @@ class Bench:
 class JobContext:
     """What a handler may know and say about the job it runs."""
 
-    __slots__ = ("_bench", "_deadline", "_job", "_loop", "interruption", "is_told", "schedule")
+    __slots__ = (
+        "_deadline",
+        "_job",
+        "_loop",
+        "_slot_context",
+        "interruption",
+        "is_told",
+        "schedule",
+    )
 
-    def __init__(self, job: LeasedJob, bench: Bench, deadline: Callable[[], datetime]) -> None:
+    def __init__(
+        self, job: LeasedJob, slot_context: SlotContext, deadline: Callable[[], datetime]
+    ) -> None:
         self._job = job
-        self._bench = bench
+        self._slot_context = slot_context
         self._deadline = deadline
         self._loop: asyncio.AbstractEventLoop | None = None
         self.schedule: Occurrence | None = None
@@ -157,7 +167,7 @@ class JobContext:
         text = msgspec.json.encode(plain("progress", said, MAX_PROGRESS_BYTES))
         if len(text) > MAX_PROGRESS_BYTES:
             raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
-        self._bench.note_progress(self._job, text.decode())
+        self._slot_context.note_progress(self._job, text.decode())
 
     @property
     def user(self) -> Access:
@@ -210,8 +220,8 @@ class JobContext:
         """Ask that the schedule of this job fires so often, if the job succeeds."""
         found = await self._schedule()
         interval_ms = clamp_interval_ms(found.definition, round(seconds * 1000))
-        if self._bench.ask_interval is not None:
-            self._bench.ask_interval(self._job, interval_ms)
+        if self._slot_context.ask_interval is not None:
+            self._slot_context.ask_interval(self._job, interval_ms)
         return interval_ms / 1000
 
     async def _schedule(self) -> Schedule:
@@ -231,6 +241,6 @@ class JobContext:
         return Acting(reach, principal, str(self.principal.scope), self._job.correlation_id)
 
     def _calls(self) -> Calls:
-        if self._bench.calls is None:
+        if self._slot_context.calls is None:
             raise InvalidInput("this worker has no application to call; make it with app.worker()")
-        return self._bench.calls
+        return self._slot_context.calls

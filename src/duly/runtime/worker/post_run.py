@@ -41,7 +41,7 @@ class Asked:
     by: str
 
 
-class Consequences:
+class PostRunActions:
     """Edits on their way to the store."""
 
     def __init__(self, calls: Calls) -> None:

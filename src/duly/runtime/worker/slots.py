@@ -24,7 +24,7 @@ from duly.operate.redaction.values import scrub, secret_values
 from duly.rules.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.runtime.backoff import STORE_FAILURES
 from duly.runtime.worker.admission import Admission
-from duly.runtime.worker.job_context import Bench, Child, Interruption, JobContext, NoChild
+from duly.runtime.worker.job_context import Child, Interruption, JobContext, NoChild, SlotContext
 from duly.runtime.worker.threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ class Abort(DulyError):
 class Slot:
     """A place where one handler runs."""
 
-    def __init__(self, bench: Bench, admission: Admission | None = None) -> None:
-        self.bench = bench
+    def __init__(self, slot_context: SlotContext, admission: Admission | None = None) -> None:
+        self.slot_context = slot_context
         self._admission = admission
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own: asyncio.Task[object] | None = None
@@ -93,8 +93,8 @@ class Slot:
 
     async def run(self, job: LeasedJob) -> Outcome | None:
         """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
-        action = self.bench.actions[job.action]
-        context = JobContext(job, self.bench, self._tell_deadline)
+        action = self.slot_context.actions[job.action]
+        context = JobContext(job, self.slot_context, self._tell_deadline)
         self.job, self.context = job, context
         loop = self._loop or self._attach()
         self._begun_at = begun_at = loop.time()
@@ -130,7 +130,7 @@ class Slot:
                     context.lend(loop)
                     # A thread cannot be cancelled: the slot waits until the function returns.
                     call = partial(action.function, **arguments)
-                    result = await in_thread(self.bench.threads, call)
+                    result = await in_thread(self.slot_context.threads, call)
                 outcome = _DONE if result is None else Succeeded(_encoded(result))
         except BaseException as error:
             if self._is_ours(error):
@@ -141,7 +141,7 @@ class Slot:
                 self.took_ms = int((loop.time() - self._begun_at) * 1000)
             if self._is_alone:
                 self._is_alone = False
-                self.bench.alone.release()
+                self.slot_context.alone.release()
             self.job = self.context = self.asked_at = self._task = None
             self.is_lost = False
             if self._ended is not None:
@@ -194,7 +194,7 @@ class Slot:
     async def _record_start(self, job: LeasedJob, context: JobContext) -> Outcome | None:
         """Record that the handler is about to be called; an outcome: it must not be."""
         try:
-            start = await self.bench.record_start(job)
+            start = await self.slot_context.record_start(job)
         except STORE_FAILURES as error:
             return Released(f"not begun: {error}")
         match start:
@@ -210,9 +210,9 @@ class Slot:
         """Run a job that may kill its process in a child; None: here, with no other beside it."""
         # The time runs, and the start is recorded, when a child is free.
         self._ends_at = math.inf
-        if self.bench.isolation is not None:
+        if self.slot_context.isolation is not None:
             try:
-                async with self.bench.isolation.child() as child:
+                async with self.slot_context.isolation.child() as child:
                     return await self._run_in(child, job, context)
             except NoChild as error:
                 log.error(
@@ -221,7 +221,7 @@ class Slot:
                     error,
                     extra={"event": "worker.no_child", "job_id": job.id},
                 )
-        await self.bench.alone.acquire()
+        await self.slot_context.alone.acquire()
         self._is_alone = True
         self._begin_time(job)
         return None
@@ -256,7 +256,7 @@ class Slot:
 
     def deadline(self) -> datetime:
         """When the time of the job that runs is up."""
-        return self.bench.clock.now() + timedelta(seconds=self._ends_at - self._time())
+        return self.slot_context.clock.now() + timedelta(seconds=self._ends_at - self._time())
 
     def _time(self) -> float:
         assert self._loop is not None

@@ -34,9 +34,9 @@ from duly.runtime.worker.admission import Admission
 from duly.runtime.worker.buffer import Buffer
 from duly.runtime.worker.completions import Completions
 from duly.runtime.worker.isolation import Children, Hooks
-from duly.runtime.worker.job_context import Bench, Interruption
+from duly.runtime.worker.job_context import Interruption, SlotContext
 from duly.runtime.worker.leases import Leases, Note
-from duly.runtime.worker.post_run import Consequences
+from duly.runtime.worker.post_run import PostRunActions
 from duly.runtime.worker.slots import Slot
 from duly.runtime.worker.starts import Starts
 from duly.runtime.worker.watchdog import Watchdog
@@ -151,11 +151,11 @@ class Worker:
             self.options.token_lease_s,
             fair=self.options.fair,
         )
-        self._consequences = None if calls is None else Consequences(calls)
-        ask_interval = None if self._consequences is None else self._consequences.ask_interval
+        self._post_run = None if calls is None else PostRunActions(calls)
+        ask_interval = None if self._post_run is None else self._post_run.ask_interval
         self._hooks = Hooks(self._completions.note_progress, ask_interval)
         self._children: Children | None = None
-        bench = Bench(
+        slot_context = SlotContext(
             actions,
             clock or SystemClock(),
             self._threads,
@@ -165,7 +165,7 @@ class Worker:
             ask_interval,
         )
         admission = None if calls is None else Admission(calls, self._threads)
-        self._slots = [Slot(bench, admission) for _ in range(self.options.slots)]
+        self._slots = [Slot(slot_context, admission) for _ in range(self.options.slots)]
         for slot in self._slots:
             slot.is_ending = False
         self._wake = Signal()
@@ -187,9 +187,9 @@ class Worker:
         """Run suspects in child processes; to call before run()."""
         children.hooks = self._hooks
         self._children = children
-        bench = replace(self._slots[0].bench, isolation=children)
+        slot_context = replace(self._slots[0].slot_context, isolation=children)
         for slot in self._slots:
-            slot.bench = bench
+            slot.slot_context = slot_context
 
     def count_with(self, note: Note) -> None:
         """Let somebody count what should not happen."""
@@ -215,7 +215,7 @@ class Worker:
                 *map(self._serve, self._slots),
                 self._completions.run(),
                 self._renew_leases(),
-                *([] if self._consequences is None else [self._consequences.run()]),
+                *([] if self._post_run is None else [self._post_run.run()]),
             )
         ]
         beating = asyncio.create_task(self._beat())
@@ -361,11 +361,11 @@ class Worker:
             begun_at = loop.time() if self._is_told else 0.0
             outcome = await slot.run(job)
             if begun_at:
-                attempt_log.tell(job, outcome, loop.time() - begun_at, slot.bench.clock)
+                attempt_log.tell(job, outcome, loop.time() - begun_at, slot.slot_context.clock)
             if outcome is None:
                 self._leases.drop([(job.id, job.fence)])
-                if self._consequences is not None:
-                    self._consequences.forget(job.id)
+                if self._post_run is not None:
+                    self._post_run.forget(job.id)
             else:
                 # A random share spreads retries; a success needs none.
                 chance = 0.0 if type(outcome) is Succeeded else random.random()  # noqa: S311
@@ -386,8 +386,8 @@ class Worker:
         for each in finishes:
             if each.state is dead and each.job_id not in refused:
                 self._tell_dead(each)
-        if self._consequences is not None:
-            self._consequences.ended(finishes, refused)
+        if self._post_run is not None:
+            self._post_run.ended(finishes, refused)
 
     def _tell_dead(self, end: Finish) -> None:
         about = {"event": "job.dead", "job_id": end.job_id}
@@ -488,8 +488,8 @@ class Worker:
         with suppress(TimeoutError, *STORE_FAILURES):
             async with asyncio.timeout(self.options.lease_s):
                 await self._completions.drain()
-                if self._consequences is not None:
-                    await self._consequences.settle()
+                if self._post_run is not None:
+                    await self._post_run.settle()
         return stubborn
 
     async def _until_idle(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from duly.model.schedule_writes import ScheduleEvent, ScheduleKey, ScheduleWrite
 from duly.model.schedules import Schedule, ScheduleId
 from duly.stores.arguments import checked
 from duly.stores.memory.reads import documents, index, schedules
-from duly.stores.memory.reads.monitoring import GlassVerbs
+from duly.stores.memory.reads.monitoring import MonitoringVerbs
 from duly.stores.memory.verbs.dispatch import DispatchVerbs
 from duly.stores.memory.verbs.upkeep import UpkeepVerbs
 from duly.stores.port import Capabilities
@@ -39,7 +39,7 @@ FIRST: Key | None = ()
 
 
 @checked
-class MemoryStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
+class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     """Everything in dictionaries, gone when the process ends."""
 
     capabilities = Capabilities(

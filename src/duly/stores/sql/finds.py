@@ -345,7 +345,7 @@ FINDS: dict[Index[Any], Find] = {
     kinds.LEASES: _leases,
     kinds.ENDED: _ended,
     kinds.EXPIRED_KEYS: _expired_keys,
-    kinds.TURNS: _turns,
+    kinds.WAITING_RUNS: _turns,
     kinds.LEDGER: _ledger,
     kinds.CLAIMED: _claimed,
     kinds.ENDED_RUNS: _ended_runs,

@@ -32,12 +32,12 @@ from duly.stores.sql.rows import documents, schedules
 from duly.stores.sql.rows import schedule_events as events
 from duly.stores.sql.source import transact
 from duly.stores.sql.verbs.dispatch import DispatchVerbs
-from duly.stores.sql.verbs.monitoring import GlassVerbs
+from duly.stores.sql.verbs.monitoring import MonitoringVerbs
 from duly.stores.sql.verbs.upkeep import UpkeepVerbs
 
 
 @checked
-class SqlStore(DispatchVerbs, GlassVerbs, UpkeepVerbs):
+class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     """Every verb of the port on one relational database."""
 
     @property

@@ -16,13 +16,16 @@ from duly.testing.conformance.index.suite import IndexConformance
 from duly.testing.conformance.jobs.processes import JobProcessConformance
 from duly.testing.conformance.jobs.suite import FairnessConformance, JobConformance, LockConformance
 from duly.testing.conformance.jobs.transactions import JobTransactionConformance
-from duly.testing.conformance.monitoring import GlassConformance
+from duly.testing.conformance.monitoring import MonitoringConformance
 from duly.testing.conformance.planning.processes import PlanProcessConformance
 from duly.testing.conformance.planning.suite import PlanningConformance
 from duly.testing.conformance.schedules.suite import ScheduleConformance
 from duly.testing.conformance.schedules.transactions import TransactionConformance
 from duly.testing.conformance.suite import OpenStore, StoreConformance
 from duly.testing.conformance.upkeep.suite import UpkeepConformance
+
+GlassConformance = MonitoringConformance
+"""The name of earlier releases."""
 
 __all__ = [
     "ArgumentConformance",
@@ -31,6 +34,7 @@ __all__ = [
     "DocumentConformance",
     "FairnessConformance",
     "GlassConformance",
+    "MonitoringConformance",
     "IndexConformance",
     "JobConformance",
     "JobProcessConformance",

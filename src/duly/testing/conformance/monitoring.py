@@ -171,7 +171,7 @@ class CountCases(StoreConformance):
             store.count_states,
             store.count_queues,
             store.count_backlog,
-            store.glance,
+            store.due_summary,
             lambda most: store.count_workspaces("a", most),
             lambda most: store.count_ends(START_MS, most),
             lambda most: store.upcoming(START_MS, most),
@@ -232,7 +232,7 @@ async def _all_pages(store: Store, which: JobFilter, **bounds: int) -> list[Job]
 
 
 class UpcomingCases(StoreConformance):
-    """upcoming(), check_index() and glance()."""
+    """upcoming(), check_index() and due_summary()."""
 
     @case
     async def test_rows_are_counted_by_minute(self, store: Store) -> None:
@@ -291,10 +291,10 @@ class UpcomingCases(StoreConformance):
     @case
     async def test_a_check_of_writing_changes_nothing(self, store: Store) -> None:
         await put(store, a_write())
-        before = await store.glance()
+        before = await store.due_summary()
         for _ in range(2):
             await store.check_writable()
-        assert await store.glance() == before
+        assert await store.due_summary() == before
 
     @case
     async def test_no_snapshot_is_held_for_long(self, store: Store) -> None:
@@ -302,7 +302,7 @@ class UpcomingCases(StoreConformance):
 
     @case
     async def test_glance_sees_what_is_due(self, store: Store, clock: ManualClock) -> None:
-        empty = await store.glance()
+        empty = await store.due_summary()
         assert (empty.has_active, empty.has_rows, empty.due, empty.is_silent) == (
             False,
             False,
@@ -311,14 +311,14 @@ class UpcomingCases(StoreConformance):
         )
         hourly = a_definition(cron("0 * * * *"))
         await put(store, *(a_write(name, hourly) for name in "abc"))
-        idle = await store.glance()
+        idle = await store.due_summary()
         assert (idle.has_active, idle.has_rows, idle.due, list(idle.oldest)) == (True, True, 0, [])
         clock.advance(hours=1)
-        busy = await store.glance()
+        busy = await store.due_summary()
         assert (busy.now_ms, busy.due) == (START_MS + HOUR_MS, 3)
         assert [row.name for row in busy.oldest] == ["a", "b", "c"]
         assert not busy.is_due_capped
-        few = await store.glance(most=2)
+        few = await store.due_summary(most=2)
         assert (few.due, few.is_due_capped) == (2, True)
 
     @case
@@ -346,10 +346,10 @@ class UpcomingCases(StoreConformance):
         await put(store, a_write("job"), a_write("post", a_definition(hand_over="http")))
         await store.upsert(a_row("own", at=START, hand_over="external"))
         clock.advance(hours=2)
-        glance = await store.glance()
+        summary = await store.due_summary()
         oldest_ms = START_MS + HOUR_MS
-        assert dict(glance.waiting) == {"jobs": (1, oldest_ms), "http": (1, oldest_ms)}
-        assert (glance.due, sorted(row.name for row in glance.oldest)) == (2, ["job", "post"])
+        assert dict(summary.waiting) == {"jobs": (1, oldest_ms), "http": (1, oldest_ms)}
+        assert (summary.due, sorted(row.name for row in summary.oldest)) == (2, ["job", "post"])
         health = await store.index_health()
         assert (health.due, health.oldest_due_ms) == (1, oldest_ms)
         assert (health.posts_due, health.oldest_post_ms) == (1, oldest_ms)
@@ -359,14 +359,14 @@ class UpcomingCases(StoreConformance):
         (written,) = await put(store, a_write())
         assert written.row is not None
         await store.remove(a_write().key)
-        assert (await store.glance()).is_silent
+        assert (await store.due_summary()).is_silent
         await store.delete_schedule(a_write().key)
-        assert not (await store.glance()).is_silent
+        assert not (await store.due_summary()).is_silent
 
     @case
     async def test_paused_schedules_are_not_silent(self, store: Store) -> None:
         await put(store, a_write("a", a_definition(enabled=False)))
-        assert not (await store.glance()).is_silent
+        assert not (await store.due_summary()).is_silent
 
 
 class AuditCases(StoreConformance):
@@ -415,5 +415,5 @@ class AuditCases(StoreConformance):
             await store.list_audit(limit=0)
 
 
-class GlassConformance(CountCases, SearchCases, UpcomingCases, AuditCases):
-    """Every promise of GlassStore."""
+class MonitoringConformance(CountCases, SearchCases, UpcomingCases, AuditCases):
+    """Every promise of MonitoringReads."""

@@ -25,7 +25,15 @@ from duly.web.dashboard.gate import Entry, Gate, form_of, keep_session, own_path
 from duly.web.dashboard.headers import SafeHeaders
 from duly.web.dashboard.live import MAX_STREAMS, Live
 from duly.web.dashboard.pages import health, jobs, overview, places, schedule_form, schedules
-from duly.web.dashboard.pages.page import Costly, Done, Glass, Page, PageOf, Visit, Wish
+from duly.web.dashboard.pages.page import (
+    Costly,
+    Done,
+    MonitoredApp,
+    Page,
+    PageAction,
+    PageOf,
+    Visit,
+)
 from duly.web.dashboard.rendering import Renderer, Words
 from duly.web.metrics import Metrics
 from duly.web.operators.auth import OperatorAuth
@@ -53,7 +61,9 @@ PAGES: dict[str, PageOf] = {
     "/quarantine": places.quarantine,
     "/audit": places.audit,
 }
-WISHES: dict[str, Wish] = jobs.WISHES | places.WISHES | schedules.WISHES | schedule_form.WISHES
+ACTIONS: dict[str, PageAction] = (
+    jobs.ACTIONS | places.ACTIONS | schedules.ACTIONS | schedule_form.ACTIONS
+)
 NOTE, THEME = "duly_note", "duly_theme"
 THEMES = ("auto", "light", "dark")
 _YEAR_S = 31_536_000
@@ -67,7 +77,9 @@ _STATUS: tuple[tuple[type[DulyError], int], ...] = (
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def dashboard_app(app: Glass, auth: OperatorAuth, *, most_streams: int = MAX_STREAMS) -> Starlette:
+def dashboard_app(
+    app: MonitoredApp, auth: OperatorAuth, *, most_streams: int = MAX_STREAMS
+) -> Starlette:
     """The dashboard of an application; mount it at / or under a path of its own.
 
     At most `most_streams` live pages are served at a time, each on a connection of its own. Its
@@ -79,16 +91,18 @@ def dashboard_app(app: Glass, auth: OperatorAuth, *, most_streams: int = MAX_STR
 class Dashboard:
     """The pages of one application."""
 
-    def __init__(self, glass: Glass, auth: OperatorAuth, most_streams: int = MAX_STREAMS) -> None:
-        self._glass = glass
+    def __init__(
+        self, app: MonitoredApp, auth: OperatorAuth, most_streams: int = MAX_STREAMS
+    ) -> None:
+        self._app = app
         self._auth = auth
-        self._costly = Costly.of(glass)
+        self._costly = Costly.of(app)
         self._renderer = Renderer()
-        sign_outs = SignOuts(glass)
+        sign_outs = SignOuts(app)
         self._gate = Gate(auth, sign_outs)
         self._live = Live(most=most_streams)
         self.starlette = Starlette(
-            routes=self._routes(SignIn(glass, auth, self._renderer, sign_outs))
+            routes=self._routes(SignIn(app, auth, self._renderer, sign_outs))
         )
         self.starlette.add_middleware(RefuseAmbiguous)
         self.starlette.add_middleware(SafeHeaders)
@@ -97,13 +111,13 @@ class Dashboard:
     def _routes(self, sign_in: SignIn) -> list[Route]:
         return [
             *(Route(path, self._shows(page)) for path, page in PAGES.items()),
-            *(Route(path, self._grants(each), methods=["POST"]) for path, each in WISHES.items()),
+            *(Route(path, self._grants(each), methods=["POST"]) for path, each in ACTIONS.items()),
             Route("/live", self._follow),
             Route("/theme", self._theme, methods=["POST"]),
             Route("/static/{name}", self._static),
             *sign_in.routes,
-            *Probes(self._glass).routes,
-            *Metrics(self._glass, self._auth).routes,
+            *Probes(self._app).routes,
+            *Metrics(self._app, self._auth).routes,
             Route("/{rest:path}", self._shows(_nowhere)),
         ]
 
@@ -125,7 +139,7 @@ class Dashboard:
 
         return show
 
-    def _grants(self, wish: Wish) -> Endpoint:
+    def _grants(self, wish: PageAction) -> Endpoint:
         async def grant(request: Request) -> Response:
             entry = await self._gate.enter(request)
             if isinstance(entry, Response):
@@ -140,7 +154,7 @@ class Dashboard:
 
         return grant
 
-    async def _grant(self, request: Request, wish: Wish, visit: Visit) -> Response:
+    async def _grant(self, request: Request, wish: PageAction, visit: Visit) -> Response:
         """Do what is wished, and keep who wished it, whatever came of it."""
         refusal: str | None = None
         done = Done("")
@@ -162,7 +176,7 @@ class Dashboard:
             "done" if refusal is None else "refused",
             words[:MAX_AUDIT_TEXT],
         )
-        await visit.admin.glass.record(entry)
+        await visit.admin.monitoring.record(entry)
         log.info(
             "%s: %s %s",
             entry.by,
@@ -214,10 +228,10 @@ class Dashboard:
 
     async def _visit(self, entry: Entry, query: Mapping[str, str]) -> Visit:
         try:
-            now = await self._glass.admin.glass.now()
+            now = await self._app.admin.monitoring.now()
         except BackendUnavailable:
             now = SystemClock().now()  # the page will say that there is no database
-        return Visit(self._glass, self._costly, entry.operator, now, query)
+        return Visit(self._app, self._costly, entry.operator, now, query)
 
     async def _values(
         self, request: Request, entry: Entry, visit: Visit, page: Page

@@ -68,7 +68,7 @@ class Kept(Generic[T]):
                 self._good_for_s = max(self._for_s, self._rest_factor * (self._read_at - begun))
         except DulyError as error:
             self.has_failed = True
-            log.warning("glass: %s", error, extra={"event": "glass.unavailable"})
+            log.warning("dashboard: %s", error, extra={"event": "dashboard.unavailable"})
 
 
 class Shared(Generic[T]):

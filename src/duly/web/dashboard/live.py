@@ -68,7 +68,7 @@ class Live:
                 try:
                     found = await read()
                 except DulyError as error:
-                    log.warning("live: %s", error, extra={"event": "glass.unavailable"})
+                    log.warning("live: %s", error, extra={"event": "dashboard.unavailable"})
                     found = {}
                 if found is None:
                     break

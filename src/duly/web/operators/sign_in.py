@@ -10,7 +10,7 @@ from duly.errors import BackendUnavailable, InvalidInput
 from duly.model.summaries import AuditEntry, AuditOutcome
 from duly.web.dashboard import csrf
 from duly.web.dashboard.gate import COOKIE, form_of, keep_session, own_path, root_of
-from duly.web.dashboard.pages.page import Glass
+from duly.web.dashboard.pages.page import MonitoredApp
 from duly.web.dashboard.rendering import Renderer
 from duly.web.operators.accounts import Operator
 from duly.web.operators.auth import OperatorAuth, Wait
@@ -23,9 +23,9 @@ class SignIn:
     """The pages before the door."""
 
     def __init__(
-        self, glass: Glass, auth: OperatorAuth, renderer: Renderer, sign_outs: SignOuts
+        self, app: MonitoredApp, auth: OperatorAuth, renderer: Renderer, sign_outs: SignOuts
     ) -> None:
-        self._glass = glass
+        self._app = app
         self._auth = auth
         self._renderer = renderer
         self._sign_outs = sign_outs
@@ -110,7 +110,7 @@ class SignIn:
 
     async def _record(self, name: str, outcome: AuditOutcome, address: str) -> None:
         entry = AuditEntry(name, "sign_in", f"operator:{name}", outcome, f"from {address}")
-        await self._glass.admin.glass.record(entry)
+        await self._app.admin.monitoring.record(entry)
 
     def _page(self, request: Request, status: int = 200, **values: str) -> Response:
         known = {"words": "", "next": "/", "name": "", "token": "", "root": root_of(request)}

@@ -10,24 +10,24 @@ from __future__ import annotations
 from hashlib import sha256
 
 from duly.model.summaries import SIGN_OUT, AuditEntry
-from duly.web.dashboard.pages.page import Glass
+from duly.web.dashboard.pages.page import MonitoredApp
 from duly.web.operators.sessions import Session
 
 
 class SignOuts:
     """Records sign-outs in the database and looks them up."""
 
-    def __init__(self, glass: Glass) -> None:
-        self._glass = glass
+    def __init__(self, app: MonitoredApp) -> None:
+        self._app = app
 
     async def record(self, session: Session, address: str) -> None:
         """End a session for every process."""
         entry = AuditEntry(session.name, SIGN_OUT, _target(session), "done", f"from {address}")
-        await self._glass.admin.glass.record(entry)
+        await self._app.admin.monitoring.record(entry)
 
     async def has(self, session: Session) -> bool:
         """Return whether a session was signed out; one read of an index."""
-        found = await self._glass.admin.glass.audit(target=_target(session), limit=1)
+        found = await self._app.admin.monitoring.audit(target=_target(session), limit=1)
         return any(each.action == SIGN_OUT for each in found)
 
 

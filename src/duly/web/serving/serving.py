@@ -22,7 +22,7 @@ from duly.settings import Settings
 from duly.web.api.asgi import Application, Surface
 from duly.web.dashboard import dashboard_app
 from duly.web.dashboard.live import MAX_STREAMS
-from duly.web.dashboard.pages.page import Glass
+from duly.web.dashboard.pages.page import MonitoredApp
 from duly.web.metrics import Metrics
 from duly.web.operators.accounts import Operator
 from duly.web.operators.auth import AuthOptions, OperatorAuth
@@ -34,7 +34,7 @@ from duly.web.serving.descriptors import connection_limit, descriptor_limit
 from duly.web.serving.guarding import Guard
 
 
-class Served(Application, Glass, Protocol):
+class Served(Application, MonitoredApp, Protocol):
     """What is served: both of them look at it."""
 
 
@@ -108,7 +108,7 @@ class Listening:
         self._server.should_exit = True
 
 
-def probing(app: Glass, address: Address, settings: Settings | None = None) -> Listening:
+def probing(app: MonitoredApp, address: Address, settings: Settings | None = None) -> Listening:
     """Probes and metrics alone, for a process that is asked for nothing else."""
     settings = Settings.from_environment() if settings is None else settings
     auth = OperatorAuth(AuthOptions.from_settings(settings, ""))

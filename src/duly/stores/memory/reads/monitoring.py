@@ -18,8 +18,8 @@ from duly.model.summaries import (
     OLDEST,
     AuditEntry,
     Backlog,
+    DueSummary,
     EndCount,
-    Glance,
     IndexStretch,
     JobPage,
     PlannedFire,
@@ -37,8 +37,8 @@ from duly.stores.memory.verbs.reads import ReadVerbs
 _LATER = (JobState.SCHEDULED, JobState.RETRYING)
 
 
-class GlassVerbs(ReadVerbs):
-    """Every verb of GlassStore."""
+class MonitoringVerbs(ReadVerbs):
+    """Every verb of MonitoringReads."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
         """Jobs by state, each counted up to `most`."""
@@ -143,7 +143,7 @@ class GlassVerbs(ReadVerbs):
         found = sorted(first.items(), key=lambda each: (each[1], each[0]))
         return [PlannedFire(*each) for each in found[:limit]]
 
-    async def glance(self, most: int = 10_000) -> Glance:
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
         """Due and quarantined rows, and those due for longest."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, now_ms):
@@ -155,7 +155,7 @@ class GlassVerbs(ReadVerbs):
             quarantined = len(tables.errors)
         due = [row for row in rows if row.run_at_ms <= now_ms][:most]
         waiting = due_by_hand_over(due)
-        return Glance(
+        return DueSummary(
             now_ms,
             bool(rows) or has_active,
             bool(rows),

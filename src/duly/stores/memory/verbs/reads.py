@@ -16,7 +16,7 @@ from duly.stores.memory.verbs.jobs import JobVerbs
 
 
 class ReadVerbs(JobVerbs):
-    """What the glass asks of a store."""
+    """What pages ask of a store."""
 
     async def list_locks(
         self, name: str | None = None, *, after: str = "", limit: int = 100

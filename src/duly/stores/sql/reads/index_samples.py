@@ -19,7 +19,7 @@ from duly.model.summaries import (
     MINUTE_MS,
     OLDEST,
     DueRows,
-    Glance,
+    DueSummary,
     IndexStretch,
     Upcoming,
 )
@@ -107,7 +107,7 @@ def check_index(db: Db, after: str = "", limit: int = 5_000) -> IndexStretch:
     return IndexStretch(row.active or 0, row.missing or 0, last_id, row.external or 0)
 
 
-def glance(db: Db, most: int = 10_000) -> Glance:
+def due_summary(db: Db, most: int = 10_000) -> DueSummary:
     """Due and quarantined rows, and those due for longest."""
     check_limit(most, MAX_COUNT)
     facts = db.run(
@@ -120,7 +120,7 @@ def glance(db: Db, most: int = 10_000) -> Glance:
     due = lanes.first_places(db, found, facts.now_ms, most)
     waiting = _waiting(due)
     oldest = rows_of(db, [place.row_id for place in due[:OLDEST]]) if waiting else []
-    return Glance(
+    return DueSummary(
         facts.now_ms,
         bool(found) or _has_active(db, most),
         bool(found),

@@ -1,4 +1,4 @@
-"""The verbs of the glass on the async port."""
+"""The bounded reads of the async port."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from duly.model.stored_jobs import JobFilter
 from duly.model.summaries import (
     AuditEntry,
     Backlog,
+    DueSummary,
     EndCount,
-    Glance,
     IndexStretch,
     JobPage,
     PlannedFire,
@@ -20,7 +20,7 @@ from duly.stores.sql.reads import index_samples, job_searches, monitoring, plann
 from duly.stores.sql.verbs.reads import ReadVerbs
 
 
-class GlassVerbs(ReadVerbs):
+class MonitoringVerbs(ReadVerbs):
     """What pages read, on one relational database."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
@@ -70,9 +70,9 @@ class GlassVerbs(ReadVerbs):
         """Look at the next documents behind an id: which of them lack their row."""
         return await self._run(index_samples.check_index, after, limit)
 
-    async def glance(self, most: int = 10_000) -> Glance:
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
         """Due and quarantined rows, and those due for longest."""
-        return await self._run(index_samples.glance, most)
+        return await self._run(index_samples.due_summary, most)
 
     async def check_writable(self) -> None:
         """Commit a write that changes nothing."""

@@ -18,7 +18,7 @@ from duly.stores.sql.verbs.jobs import JobVerbs
 
 
 class ReadVerbs(JobVerbs):
-    """What the glass asks of one relational database."""
+    """What pages ask of one relational database."""
 
     async def list_locks(
         self, name: str | None = None, *, after: str = "", limit: int = 100

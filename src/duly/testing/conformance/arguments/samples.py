@@ -171,7 +171,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "count_ends": {"since_ms": START_MS, "most": 5},
     "upcoming": {"until_ms": START_MS, "sample": 5, "most": 5},
     "check_index": {"after": "a", "limit": 5},
-    "glance": {"most": 5},
+    "due_summary": {"most": 5},
     "count_backlog": {"most": 5},
     "next_planned": {"limit": 5, "look": 5},
     "append_audit": {"entry": AuditEntry("ada", "job.retry", "job:j", "done", "why")},

@@ -36,7 +36,7 @@ class DispatchProcessConformance(PeerConformance):
         names: list[str] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(names) < count and time.monotonic() < deadline:
-            claim_id = f"heir-{time.monotonic_ns()}"
+            claim_id = f"successor-{time.monotonic_ns()}"
             names += peer.ask("claim_dispatches", claim_id=claim_id, lease_ms=3_600_000)
         return names
 
@@ -61,12 +61,12 @@ class DispatchProcessConformance(PeerConformance):
     ) -> None:
         names = [f"{number}" for number in range(5)]
         self.create(store, clock, *names)
-        victim, heir = peers(2)
+        victim, successor = peers(2)
         assert victim.ask("hold_plans") == "holding"
         said = victim.ask("claim_dispatches", claim_id="lost", limit=3)
         assert said == PLANNING, "the store does not ask duly.rules.planning.plan_many()"
         victim.kill()
-        assert sorted(self.claim_until(heir, len(names))) == names
+        assert sorted(self.claim_until(successor, len(names))) == names
 
     def test_killed_between_claim_and_post(
         self, store: Store, clock: ManualClock, peers: Peers
@@ -74,11 +74,11 @@ class DispatchProcessConformance(PeerConformance):
         """Nobody knows what it posted: once more at least once, never more at most once."""
         self.create(store, clock, "often", "often too")
         self.create(store, clock, "once", delivery="at_most_once")
-        victim, heir = peers(2)
+        victim, successor = peers(2)
         taken = victim.ask("claim_dispatches", claim_id="lost", lease_ms=500)
         victim.kill()
         assert sorted(taken) == ["often", "often too", "once"]
-        assert sorted(self.claim_until(heir, 2)) == ["often", "often too"]
+        assert sorted(self.claim_until(successor, 2)) == ["often", "often too"]
         # The same claim that gives those two finds this one, too.
         occurrence = self.runner.run(only_occurrence(store, "once"))
         assert (occurrence.state.value, occurrence.reason) == ("failed", TICK_DIED)

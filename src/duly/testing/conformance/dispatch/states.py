@@ -173,7 +173,7 @@ class FireStateCases(StoreConformance):
         assert health.is_healthy
         seen = await store.check_index()
         assert (seen.active, seen.missing, seen.external) == (0, 0, 1)
-        assert not (await store.glance()).is_silent
+        assert not (await store.due_summary()).is_silent
         await put(store, a_write("c"))
         health = await store.index_health()
         assert (health.active, health.missing, health.external) == (1, 0, 1)

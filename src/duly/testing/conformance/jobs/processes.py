@@ -40,12 +40,12 @@ class JobProcessConformance(PeerConformance):
 
     def test_killed_holder_loses_its_jobs(self, store: Store, peers: Peers) -> None:
         self.runner.run(insert(store, a_job("a")))
-        victim, heir = peers(2)
+        victim, successor = peers(2)
         assert victim.ask("claim_jobs", worker="victim", lease_ms=1) == ["a"]
         victim.kill()
         taken: list[str] = []
         while not taken:
-            taken = heir.ask("work", worker="heir")
+            taken = successor.ask("work", worker="successor")
         assert taken == ["a"]
         assert self.runner.run(tries(store)) == [(1, "lost"), (2, "succeeded")]
         assert LEASE_EXPIRED in self.runner.run(reasons(store))

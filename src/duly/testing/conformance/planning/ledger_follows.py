@@ -264,11 +264,11 @@ class FollowCases(StoreConformance):
     ) -> None:
         job = await self.begun(store, clock, TRIES)
         clock.advance(milliseconds=LEASE_MS)
-        heir = await claim_one(store)
+        successor = await claim_one(store)
         late = await store.finish([decide(job, Succeeded())])
         assert late == [job.id]
         assert await self.stands(store) == ("fired", 100, None)
-        await end(store, heir, Succeeded())
+        await end(store, successor, Succeeded())
         assert await self.stands(store) == ("succeeded", 100, 100 + LEASE_MS)
 
     @case

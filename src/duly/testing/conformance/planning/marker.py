@@ -91,11 +91,11 @@ class MarkerCases(StoreConformance):
         for outcome in ends:
             job = await claim_one(store, lease_ms=LONG_MS)
             await next_hour(store, clock)
-            heir = (await jobs_of(store))[-1]
-            assert heir.in_line
+            successor = (await jobs_of(store))[-1]
+            assert successor.in_line
             await end(store, job, outcome)
-            assert await path(store, heir.id) == ["scheduled", "queued"]
-            assert not (await the_job(store, heir.id)).in_line
+            assert await path(store, successor.id) == ["scheduled", "queued"]
+            assert not (await the_job(store, successor.id)).in_line
         assert await states(store) == ["succeeded", "failed", "failed", "succeeded", "planned"]
 
     @case

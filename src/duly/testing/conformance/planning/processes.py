@@ -36,14 +36,14 @@ class PlanProcessConformance(PeerConformance):
         """Its rows stay due, and whoever comes next makes one job of each."""
         names = [f"{number}" for number in range(5)]
         self.create(store, clock, *names)
-        victim, heir = peers(2)
+        victim, successor = peers(2)
         assert victim.ask("hold_plans") == "holding"
         said = victim.ask("plan", limit=3)
         assert said == PLANNING, "the store does not ask duly.rules.planning.plan_many()"
         victim.kill()
         made, deadline = 0, time.monotonic() + PATIENCE_S
         while made < len(names) and time.monotonic() < deadline:
-            made += heir.ask("plan", limit=3)
+            made += successor.ask("plan", limit=3)
         assert made == len(names)
         for name in names:
             (job,) = self.runner.run(jobs_of(store, name))

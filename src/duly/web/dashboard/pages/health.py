@@ -8,14 +8,14 @@ from duly.web.dashboard.pages.page import Page, Visit
 
 async def health(visit: Visit) -> Page:
     """Alarms of this moment, and what was found when the rest was looked at last."""
-    glance = await visit.admin.glass.glance()
+    summary = await visit.admin.monitoring.due_summary()
     counted = await visit.costly.health.glimpse()
     values = {
-        "alarms": alarms(glance),
+        "alarms": alarms(summary),
         "findings": () if counted is None else counted.findings,
         "is_counted": counted is not None,
         "age_s": visit.costly.health.age_s,
-        "glance": glance,
-        "database": visit.glass.safe_url,
+        "due_summary": summary,
+        "database": visit.app.safe_url,
     }
     return Page("health.html", "Health", "health", values)

@@ -12,7 +12,7 @@ from duly.model.stored_jobs import JobFilter
 from duly.operate.job_views import JobDetail
 from duly.web.dashboard.charts import Span
 from duly.web.dashboard.icons import tone
-from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
 
 PAGE_SIZE = 50
 RETRIABLE = (JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED)
@@ -95,7 +95,7 @@ async def job(visit: Visit) -> Page:
         "detail": detail,
         "job": detail.job,
         "spans": spans_of(detail, visit.now),
-        "audit": await visit.admin.glass.audit(target=f"job:{job_id}", limit=20),
+        "audit": await visit.admin.monitoring.audit(target=f"job:{job_id}", limit=20),
         "may": {
             "retry": state in RETRIABLE,
             "cancel": state in CANCELLABLE and not detail.job.cancel_asked,
@@ -168,10 +168,10 @@ def _bulk_target(visit: Visit) -> str:
     return f"jobs:{urlencode({name: word for name in known if (word := visit.word(name))})}"
 
 
-WISHES = {
-    "/job/retry": Wish("job.retry", _retry, "job:{id}"),
-    "/job/cancel": Wish("job.cancel", _cancel, "job:{id}"),
-    "/job/delete": Wish("job.delete", _delete, "job:{id}"),
-    "/jobs/retry": Wish("jobs.retry", _retry_many, _bulk_target),
-    "/jobs/delete": Wish("jobs.delete", _delete_many, _bulk_target),
+ACTIONS = {
+    "/job/retry": PageAction("job.retry", _retry, "job:{id}"),
+    "/job/cancel": PageAction("job.cancel", _cancel, "job:{id}"),
+    "/job/delete": PageAction("job.delete", _delete, "job:{id}"),
+    "/jobs/retry": PageAction("jobs.retry", _retry_many, _bulk_target),
+    "/jobs/delete": PageAction("jobs.delete", _delete_many, _bulk_target),
 }

@@ -20,7 +20,7 @@ from duly.web.dashboard.cached import Kept, Shared
 from duly.web.operators.accounts import Operator
 
 
-class Glass(Protocol):
+class MonitoredApp(Protocol):
     """What the pages look at: `Duly`, or anything with the same parts."""
 
     @property
@@ -63,39 +63,41 @@ class Costly:
     menu: Kept[MenuCounts]
 
     @classmethod
-    def of(cls, glass: Glass) -> Costly:
+    def of(cls, app: MonitoredApp) -> Costly:
         """The answers of an application."""
         return cls(
-            Shared(lambda: _overview(glass), for_s=1),
-            Kept(lambda: _forecast(glass), for_s=30),
-            Kept(lambda: _health(glass), for_s=5),
-            Kept(lambda: _menu_counts(glass), for_s=2),
+            Shared(lambda: _overview(app), for_s=1),
+            Kept(lambda: _forecast(app), for_s=30),
+            Kept(lambda: _health(app), for_s=5),
+            Kept(lambda: _menu_counts(app), for_s=2),
         )
 
 
 # `admin` is asked for late: it opens the database.
-async def _overview(glass: Glass) -> Overview:
-    return await glass.admin.glass.overview()
+async def _overview(app: MonitoredApp) -> Overview:
+    return await app.admin.monitoring.overview()
 
 
-async def _forecast(glass: Glass) -> Forecast:
-    return await glass.admin.glass.forecast()
+async def _forecast(app: MonitoredApp) -> Forecast:
+    return await app.admin.monitoring.forecast()
 
 
-async def _health(glass: Glass) -> Health:
-    return await glass.admin.health(index=await glass.admin.glass.index_health())
+async def _health(app: MonitoredApp) -> Health:
+    return await app.admin.health(index=await app.admin.monitoring.index_health())
 
 
-async def _menu_counts(glass: Glass) -> MenuCounts:
-    states, glance = await asyncio.gather(glass.admin.glass.states(), glass.admin.glass.glance())
-    return MenuCounts(states, glance.quarantined)
+async def _menu_counts(app: MonitoredApp) -> MenuCounts:
+    states, summary = await asyncio.gather(
+        app.admin.monitoring.states(), app.admin.monitoring.due_summary()
+    )
+    return MenuCounts(states, summary.quarantined)
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
     """One look at one page, or one wish."""
 
-    glass: Glass
+    app: MonitoredApp
     costly: Costly
     operator: Operator
     now: datetime
@@ -105,7 +107,7 @@ class Visit:
     @property
     def admin(self) -> Admin:
         """Where everything is read and done."""
-        return self.glass.admin
+        return self.app.admin
 
     def word(self, name: str) -> str | None:
         """A field that may be absent or empty."""
@@ -154,7 +156,7 @@ PageOf = Callable[[Visit], Awaitable[Page]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PageAction:
     """Something an operator can do, and how the audit names it."""
 
     action: str

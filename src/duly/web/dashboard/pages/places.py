@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
 
 PAGE_SIZE = 100
 
 
 async def queues(visit: Visit) -> Page:
     """Queues with what is decided about them and what is in them."""
-    counts = await visit.admin.glass.queues()
+    counts = await visit.admin.monitoring.queues()
     values = {"queues": counts, "all_paused": await visit.admin.all_paused()}
     return Page("queues.html", "Queues", "queues", values)
 
@@ -17,12 +17,12 @@ async def queues(visit: Visit) -> Page:
 async def queue(visit: Visit) -> Page:
     """One queue and the workspaces that wait in it."""
     name = visit.need("name")
-    found = [each for each in await visit.admin.glass.queues(1_000) if each[0].queue == name]
+    found = [each for each in await visit.admin.monitoring.queues(1_000) if each[0].queue == name]
     values = {
         "name": name,
         "found": found[0] if found else None,
-        "workspaces": await visit.admin.glass.workspaces(name, PAGE_SIZE),
-        "audit": await visit.admin.glass.audit(target=f"queue:{name}", limit=20),
+        "workspaces": await visit.admin.monitoring.workspaces(name, PAGE_SIZE),
+        "audit": await visit.admin.monitoring.audit(target=f"queue:{name}", limit=20),
     }
     return Page("queue.html", f"{name} · queue", "queues", values)
 
@@ -47,7 +47,7 @@ async def audit(visit: Visit) -> Page:
     """Who did what."""
     before = visit.whole("before")
     target = visit.word("target")
-    found = await visit.admin.glass.audit(target=target, before=before, limit=PAGE_SIZE + 1)
+    found = await visit.admin.monitoring.audit(target=target, before=before, limit=PAGE_SIZE + 1)
     values = {
         "entries": found[:PAGE_SIZE],
         "target": target,
@@ -93,11 +93,11 @@ async def _release_lock(visit: Visit) -> Done:
     return Done(f"Lock {name} is free; {lock.owner} had it.")
 
 
-WISHES = {
-    "/queue/pause": Wish("queue.pause", _pause, "queue:{name}"),
-    "/queue/resume": Wish("queue.resume", _resume, "queue:{name}"),
-    "/queues/pause": Wish("queues.pause", _pause_all, "queues"),
-    "/queues/resume": Wish("queues.resume", _resume_all, "queues"),
-    "/lock/release": Wish("lock.release", _release_lock, "lock:{name}"),
-    "/queue/limit": Wish("queue.limit", _limit, "queue:{name}"),
+ACTIONS = {
+    "/queue/pause": PageAction("queue.pause", _pause, "queue:{name}"),
+    "/queue/resume": PageAction("queue.resume", _resume, "queue:{name}"),
+    "/queues/pause": PageAction("queues.pause", _pause_all, "queues"),
+    "/queues/resume": PageAction("queues.resume", _resume_all, "queues"),
+    "/lock/release": PageAction("lock.release", _release_lock, "lock:{name}"),
+    "/queue/limit": PageAction("queue.limit", _limit, "queue:{name}"),
 }

@@ -19,7 +19,7 @@ from duly.operate.schedule_views import ScheduleView
 from duly.triggers import Explanation, parse_trigger
 from duly.triggers.core import Wall
 from duly.triggers.trigger import Trigger
-from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
 from duly.web.dashboard.pages.schedules import by, key_of
 
 PREVIEW = 8
@@ -36,7 +36,7 @@ _EXAMPLES = (
 async def new_schedule(visit: Visit) -> Page:
     """The form of a new schedule."""
     values = _preview(visit, visit.word("rule"), visit.word("zone") or "UTC")
-    actions = sorted(each.name for flow in visit.glass.flows for each in flow.actions.values())
+    actions = sorted(each.name for flow in visit.app.flows for each in flow.actions.values())
     values |= {"seen": None, "actions": actions, "here": "/schedules/new", "key": {}}
     return Page("schedule_form.html", "New schedule", "schedules", values, is_live=False)
 
@@ -105,9 +105,9 @@ def _page_of(visit: Visit) -> str:
 def _mine(visit: Visit) -> tuple[ScopedSchedules, str]:
     """The schedules of the owner that a form names, and the name of one."""
     key = key_of(visit)
-    known = next((each for each in visit.glass.flows if each.name == key.flow), None)
+    known = next((each for each in visit.app.flows if each.name == key.flow), None)
     actions = None if known is None else frozenset(known.actions)
-    collection = visit.admin.glass.collection(key.flow, actions)
+    collection = visit.admin.monitoring.collection(key.flow, actions)
     return collection.of(Scope.parse(key.scope), by=by(visit)), key.name
 
 
@@ -136,7 +136,7 @@ async def _edit(visit: Visit) -> Done:
     return Done(f"{name} is changed.", _page_of(visit))
 
 
-WISHES = {
-    "/schedules/create": Wish("schedule.create", _create, "schedule:{flow}/{scope}/{name}"),
-    "/schedules/change": Wish("schedule.change", _edit, "schedule:{id}"),
+ACTIONS = {
+    "/schedules/create": PageAction("schedule.create", _create, "schedule:{flow}/{scope}/{name}"),
+    "/schedules/change": PageAction("schedule.change", _edit, "schedule:{id}"),
 }

@@ -18,7 +18,7 @@ from duly.operate.schedule_views import OccurrenceView, ScheduleView
 from duly.triggers.words import clock_words
 from duly.web.dashboard.calendar import planned_days, with_plans
 from duly.web.dashboard.charts import Day, past_days
-from duly.web.dashboard.pages.page import Done, Page, Visit, Wish
+from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
 
 PAGE_SIZE = 50
 LEDGER_READ = 400
@@ -38,7 +38,7 @@ async def schedules(visit: Visit) -> Page:
         "which": which,
         "states": get_args(ScheduleState),
         "hand_overs": get_args(HandOver),
-        "flows": sorted(each.name for each in visit.glass.flows),
+        "flows": sorted(each.name for each in visit.app.flows),
         "following": page[-1].key if len(found) > PAGE_SIZE else None,
         "is_filtered": which != ScheduleFilter(),
     }
@@ -93,7 +93,7 @@ async def schedule(visit: Visit) -> Page:
         "policies": policies,
         "runs": _run_options(visit, seen, policies),
         "request_id": new_id("run_"),
-        "audit": await visit.admin.glass.audit(target=f"schedule:{seen.id}", limit=20),
+        "audit": await visit.admin.monitoring.audit(target=f"schedule:{seen.id}", limit=20),
     }
     return Page("schedule.html", f"{seen.name} · schedule", "schedules", values)
 
@@ -101,7 +101,7 @@ async def schedule(visit: Visit) -> Page:
 def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOptions | Policies:
     """Return how its jobs run; of an action not known here, only what the schedule sets."""
     name = f"{seen.flow}.{seen.action}"
-    for flow in visit.glass.flows:
+    for flow in visit.app.flows:
         for action in flow.actions.values():
             if action.name == name:
                 return options_of(policies, action.options.run)
@@ -187,11 +187,11 @@ async def _delete(visit: Visit) -> Done:
     return Done(f"{key.name} is deleted; its history stays.", "/schedules")
 
 
-WISHES = {
-    "/schedule/pause": Wish("schedule.pause", _pause, "schedule:{id}"),
-    "/schedule/resume": Wish("schedule.resume", _resume, "schedule:{id}"),
-    "/schedule/run": Wish("schedule.run", _run_now, "schedule:{id}"),
-    "/schedule/backfill": Wish("schedule.backfill", _backfill, "schedule:{id}"),
-    "/schedule/release": Wish("schedule.release", _release, "schedule:{id}"),
-    "/schedule/delete": Wish("schedule.delete", _delete, "schedule:{id}"),
+ACTIONS = {
+    "/schedule/pause": PageAction("schedule.pause", _pause, "schedule:{id}"),
+    "/schedule/resume": PageAction("schedule.resume", _resume, "schedule:{id}"),
+    "/schedule/run": PageAction("schedule.run", _run_now, "schedule:{id}"),
+    "/schedule/backfill": PageAction("schedule.backfill", _backfill, "schedule:{id}"),
+    "/schedule/release": PageAction("schedule.release", _release, "schedule:{id}"),
+    "/schedule/delete": PageAction("schedule.delete", _delete, "schedule:{id}"),
 }

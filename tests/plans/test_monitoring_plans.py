@@ -94,7 +94,7 @@ READS: dict[str, tuple[Verb, int]] = {
     "misses": (lambda store: store.find_missing(), MOST),
     "line": (lambda store: store.count_line(MOST), 2 * MOST),
     "ends": (lambda store: store.count_ends(0, MOST), 3 * MOST),
-    "glance": (lambda store: store.glance(MOST), MOST),
+    "due_summary": (lambda store: store.due_summary(MOST), MOST),
     "upcoming": (lambda store: store.upcoming(FUTURE_MS, MOST, LOOK), LOOK + 1),
     "planned runs": (lambda store: store.next_planned(8, MOST), MOST),
     "check of the index": (lambda store: store.check_index(limit=MOST), MOST),
@@ -144,8 +144,8 @@ def test_no_page_reads_a_table(url: str) -> None:
             for path in (*asked, "/metrics", "/readyz"):
                 plans.found.append(f"-- {path}")
                 assert (await client.get(path)).status_code == 200, path
-            await app.admin.glass.forecast()
-            await app.admin.health(index=await app.admin.glass.index_health())
+            await app.admin.monitoring.forecast()
+            await app.admin.health(index=await app.admin.monitoring.index_health())
         await app.store.close()
         return plans.found
 

@@ -8,8 +8,8 @@ from duly.model.summaries import (
     AuditEntry,
     Backlog,
     DueRows,
+    DueSummary,
     EndCount,
-    Glance,
     IndexStretch,
     JobPage,
     PlannedFire,
@@ -17,7 +17,7 @@ from duly.model.summaries import (
     Upcoming,
 )
 from duly.stores import MemoryStore
-from duly.testing.conformance import GlassConformance, StoreConformance
+from duly.testing.conformance import MonitoringConformance, StoreConformance
 
 
 class CountsWithoutEnd(MemoryStore):
@@ -38,8 +38,8 @@ class HidesThatACountIsCapped(MemoryStore):
 
 
 class HidesThatMoreIsDue(MemoryStore):
-    async def glance(self, most: int = 10_000) -> Glance:
-        return replace(await super().glance(most), is_due_capped=False)
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
+        return replace(await super().due_summary(most), is_due_capped=False)
 
 
 class CountsWhatIsLaterAsBacklog(MemoryStore):
@@ -107,8 +107,8 @@ class StopsWhereItLooked(MemoryStore):
 
 
 class NeverSilent(MemoryStore):
-    async def glance(self, most: int = 10_000) -> Glance:
-        return replace(await super().glance(most), has_active=False)
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
+        return replace(await super().due_summary(most), has_active=False)
 
 
 class BelievesTheCaller(MemoryStore):
@@ -130,13 +130,13 @@ class OmitsPlannedRuns(MemoryStore):
 
 
 class BlamesPlannersForPosts(MemoryStore):
-    async def glance(self, most: int = 10_000) -> Glance:
-        found = await super().glance(most)
+    async def due_summary(self, most: int = 10_000) -> DueSummary:
+        found = await super().due_summary(most)
         return replace(found, waiting={"jobs": DueRows(found.due, 0)})
 
 
 BROKEN_GLASS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
-    (broken, GlassConformance, name)
+    (broken, MonitoringConformance, name)
     for broken, name in (
         (CountsWithoutEnd, "test_states_are_counted_up_to_a_number"),
         (OmitsPlannedRuns, "test_planned_runs_come_before_their_rows"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duly.model.jobs import JobId, Turn
 from duly.model.schedules import Misfire, Overlap, Policies
-from duly.rules.overlap import Asking, Turns, Unstarted, decide_late, decide_turns
+from duly.rules.overlap import Asking, OverlapDecision, Unstarted, decide_late, decide_overlap
 
 NOW_MS = 1_000_000_000
 MINUTE_MS = 60_000
@@ -23,7 +23,7 @@ def asking(text: str, overlap: Overlap) -> list[Asking]:
     ]
 
 
-def told(turns: Turns) -> str:
+def told(turns: OverlapDecision) -> str:
     """Who holds the marker (new: *), who is in line, who is skipped, and whether it cancels."""
     holder = f"{turns.holder}{'*' * turns.is_new}"
     cancels = f" cancels {turns.cancels}" if turns.cancels else ""
@@ -70,24 +70,24 @@ def test_the_table_of_turns(
     overlap: Overlap, holder: str | None, line: str, asks: str, expected: str
 ) -> None:
     given_holder = None if holder is None else JobId(holder)
-    turns = decide_turns(asking(asks, overlap), given_holder, asking(line, overlap))
+    turns = decide_overlap(asking(asks, overlap), given_holder, asking(line, overlap))
     assert told(turns) == expected
 
 
 def test_the_reasons_name_the_job_in_the_way() -> None:
-    turns = decide_turns(asking("a b", "skip"), None)
+    turns = decide_overlap(asking("a b", "skip"), None)
     assert turns.skipped == {"b": "job a had not ended"}
-    turns = decide_turns(asking("a", "cancel_running"), JobId("h"), asking("x", "cancel_running"))
+    turns = decide_overlap(asking("a", "cancel_running"), JobId("h"), asking("x", "cancel_running"))
     assert turns.skipped == {"x": "job a came after it"}
 
 
 def test_each_job_goes_by_its_own_policy() -> None:
     """Extras outlive an edit, so a line may be of several minds."""
     mixed = [Asking(JobId("a"), "asks", "skip"), Asking(JobId("b"), "asks", "buffer_one")]
-    assert told(decide_turns(mixed, JobId("h"))) == "h | b | a"
+    assert told(decide_overlap(mixed, JobId("h"))) == "h | b | a"
 
 
-TURNS: st.SearchStrategy[Turn] = st.sampled_from(["asks", "waits"])
+WAITING_RUNS: st.SearchStrategy[Turn] = st.sampled_from(["asks", "waits"])
 NAMES = [JobId(name) for name in "abcdefghij"]
 
 
@@ -95,7 +95,7 @@ NAMES = [JobId(name) for name in "abcdefghij"]
 def lines(draw: st.DrawFn) -> tuple[list[Asking], JobId | None, list[Asking]]:
     """Who asks, who holds, and who stands in line, if anybody holds."""
     overlap = draw(st.sampled_from(OVERLAPS))
-    turns: list[Turn] = draw(st.lists(TURNS, max_size=len(NAMES)))
+    turns: list[Turn] = draw(st.lists(WAITING_RUNS, max_size=len(NAMES)))
     jobs = [Asking(name, turn, overlap) for name, turn in zip(NAMES, turns, strict=False)]
     holder = draw(st.none() | st.just(JobId("h")))
     standing = 0 if holder is None else draw(st.integers(0, len(jobs)))
@@ -111,7 +111,7 @@ def test_every_job_has_one_fate(
     drawn: tuple[list[Asking], JobId | None, list[Asking]],
 ) -> None:
     asks, holder, line = drawn
-    turns = decide_turns(asks, holder, line)
+    turns = decide_overlap(asks, holder, line)
     fates: list[JobId] = [*turns.in_line, *(each for each in turns.skipped)]
     if turns.is_new and turns.holder is not None:
         fates.append(turns.holder)
@@ -124,7 +124,7 @@ def test_every_job_has_one_fate(
 @given(lines())
 def test_a_marker_has_one_holder(drawn: tuple[list[Asking], JobId | None, list[Asking]]) -> None:
     asks, holder, line = drawn
-    turns = decide_turns(asks, holder, line)
+    turns = decide_overlap(asks, holder, line)
     assert turns.is_new == (holder is None and bool(asks))
     asked = [each.job_id for each in asks if each.job_id not in turns.skipped]
     assert turns.holder == (asked[0] if turns.is_new else holder)
@@ -138,11 +138,11 @@ def test_at_once_is_as_one_after_another(overlap: Overlap, count: int) -> None:
     holder: JobId | None = None
     line: list[Asking] = []
     for each in asks:
-        turns = decide_turns([each], holder, line)
+        turns = decide_overlap([each], holder, line)
         line = [one for one in [*line, each] if one.job_id in turns.in_line or one in line]
         line = [one for one in line if one.job_id not in turns.skipped]
         holder = line.pop(0).job_id if turns.cancels else turns.holder
-    at_once = decide_turns(asks, None)
+    at_once = decide_overlap(asks, None)
     assert (at_once.holder, at_once.in_line) == (holder, [each.job_id for each in line])
 
 
@@ -150,13 +150,13 @@ def test_older_run_never_stops_a_newer_one() -> None:
     """Two workers promote two jobs at once, and the newer one's is done first."""
     older = Asking(JobId("a"), "asks", "cancel_running", 5)
     newer = Asking(JobId("b"), "asks", "cancel_running", 6)
-    turns = decide_turns([older], JobId("b"), held_at_ms=6)
+    turns = decide_overlap([older], JobId("b"), held_at_ms=6)
     assert (told(turns), list(turns.skipped.values())) == ("b |  | a", ["job b came after it"])
-    turns = decide_turns([older], JobId("h"), [newer], held_at_ms=4)
+    turns = decide_overlap([older], JobId("h"), [newer], held_at_ms=4)
     assert (told(turns), list(turns.skipped.values())) == ("h |  | a", ["job b came after it"])
-    assert told(decide_turns([newer], JobId("a"), held_at_ms=5)) == "a | b |  cancels a"
+    assert told(decide_overlap([newer], JobId("a"), held_at_ms=5)) == "a | b |  cancels a"
     # A holder that waited for its turn is late in any case, and says nothing of its time.
-    assert told(decide_turns([older], JobId("h"), held_at_ms=None)) == "h | a |  cancels h"
+    assert told(decide_overlap([older], JobId("h"), held_at_ms=None)) == "h | a |  cancels h"
 
 
 @given(lines())
@@ -164,7 +164,7 @@ def test_one_at_most_asks_in_a_line(
     drawn: tuple[list[Asking], JobId | None, list[Asking]],
 ) -> None:
     asks, holder, line = drawn
-    turns = decide_turns(asks, holder, line)
+    turns = decide_overlap(asks, holder, line)
     turn_of = {each.job_id: each.turn for each in (*asks, *line)}
     stands = [each.job_id for each in line if each.job_id not in turns.skipped] + turns.in_line
     asking_in_line = [each for each in stands if turn_of[each] == "asks"]
@@ -180,7 +180,7 @@ def test_one_at_most_asks_in_a_line(
 @given(lines())
 def test_who_waits_is_never_skipped(drawn: tuple[list[Asking], JobId | None, list[Asking]]) -> None:
     asks, holder, line = drawn
-    turns = decide_turns(asks, holder, line)
+    turns = decide_overlap(asks, holder, line)
     waiting = {each.job_id for each in (*asks, *line) if each.turn == "waits"}
     assert waiting.isdisjoint(turns.skipped)
 

@@ -17,7 +17,7 @@ from duly.model.retries import RetryPolicy
 from duly.model.schedules import Limits, Policies, Schedule
 from duly.model.scopes import SYSTEM, user
 from duly.rules.outcomes import Succeeded, decide
-from duly.runtime.worker.post_run import Consequences
+from duly.runtime.worker.post_run import PostRunActions
 from duly.testing.clock import ManualClock
 from duly.testing.jobs import drain
 from duly.triggers import cron, every
@@ -259,7 +259,7 @@ async def test_a_late_holder_sets_nothing(word: str) -> None:
         await app.planner().run_once()
         claims = await app.store.claim_jobs(ClaimRequest(WorkerId("worker_late")))
         (job,) = claims.jobs
-        late = Consequences(app.calls)
+        late = PostRunActions(app.calls)
         late.ask_interval(job, 1_800_000)
         if word == "lost":
             late.forget(job.id)

@@ -31,7 +31,7 @@ from duly.model.jobs import WorkerId
 from duly.model.ledger_counts import OccurrenceCounts, OutcomeCount
 from duly.model.plans import PlanRequest
 from duly.model.stored_jobs import Retention
-from duly.model.summaries import Glance
+from duly.model.summaries import DueSummary
 from duly.operate.alarms import alarms, is_missed
 from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.testing import ManualClock
@@ -255,13 +255,13 @@ def test_missed_is_what_waits_for_two_periods(late_ms: int, is_one: bool) -> Non
     row = asyncio.run(hourly_row())
     now_ms = row.run_at_ms + late_ms
     assert is_missed(row, now_ms) is is_one
-    glance = Glance(now_ms, has_active=True, has_rows=True, due=1, quarantined=0, oldest=[row])
-    assert [each.level for each in alarms(glance)] == ["ok", "bad" if is_one else "ok"]
+    summary = DueSummary(now_ms, has_active=True, has_rows=True, due=1, quarantined=0, oldest=[row])
+    assert [each.level for each in alarms(summary)] == ["ok", "bad" if is_one else "ok"]
 
 
 def test_silence_is_an_alarm() -> None:
-    silent = Glance(0, has_active=True, has_rows=False, due=0, quarantined=0, oldest=[])
-    idle = Glance(0, has_active=False, has_rows=False, due=0, quarantined=0, oldest=[])
+    silent = DueSummary(0, has_active=True, has_rows=False, due=0, quarantined=0, oldest=[])
+    idle = DueSummary(0, has_active=False, has_rows=False, due=0, quarantined=0, oldest=[])
     assert [each.level for each in alarms(silent)] == ["bad", "ok"]
     assert [each.level for each in alarms(idle)] == ["ok", "ok"]
 
@@ -459,7 +459,7 @@ def test_next_fires_name_what_is_planned_already() -> None:
         await mine.create("often", every(seconds=5), action="send", input={})
         await mine.create("once", once(NOON + timedelta(seconds=30)), action="send", input={})
         await mine.create("later", "0 * * * *", action="send", input={})
-        seen = await app.admin.glass.overview()
+        seen = await app.admin.monitoring.overview()
         assert [(each.name, each.run_at - NOON) for each in seen.next_fires] == [
             ("often", timedelta(seconds=5)),
             ("once", timedelta(seconds=30)),

@@ -36,7 +36,7 @@ from duly.model.stored_jobs import JobRefused
 from duly.rules import edits, spans
 from duly.rules.edits import Edit
 from duly.rules.outcomes import Finish
-from duly.rules.overlap import Asking, Turns, decide_turns
+from duly.rules.overlap import Asking, OverlapDecision, decide_overlap
 from duly.rules.planning import Come, plan_times, policies_of
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import Tables
@@ -74,8 +74,8 @@ def give_back_to_nobody(tx: Tx, job: Job) -> None:
         tx.delete(MARKER, marker.schedule_id)
 
 
-def all_may_run(*_: object) -> Turns:
-    return Turns(None)
+def all_may_run(*_: object) -> OverlapDecision:
+    return OverlapDecision(None)
 
 
 def all_wait(job: Job, _came_at_ms: int) -> Any:
@@ -97,19 +97,19 @@ def waits_in_any_case(job: Job) -> bool:
 _stop = overlap._stop
 
 
-def stop_only_what_runs(tx: Tx, turns: Turns, successor: Any) -> None:
+def stop_only_what_runs(tx: Tx, turns: OverlapDecision, successor: Any) -> None:
     assert turns.cancels is not None
     holder = tx.get(kinds.JOB, turns.cancels)
     if holder is not None and holder.job.state is JobState.PROCESSING:
         _stop(tx, turns, successor)
 
 
-def first_of_many(asking: Any, holder: Any, *rest: Any) -> Turns:
+def first_of_many(asking: Any, holder: Any, *rest: Any) -> OverlapDecision:
     """The first to ask runs, whoever comes at the same moment."""
     if holder is None:
         line = [each.job_id for each in asking[1:]]
-        return Turns(asking[0].job_id, is_new=True, in_line=line)
-    return decide_turns(asking, holder, *rest)
+        return OverlapDecision(asking[0].job_id, is_new=True, in_line=line)
+    return decide_overlap(asking, holder, *rest)
 
 
 def nobody_is_late(*_: object) -> set[JobId]:
@@ -252,7 +252,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_caught_up_runs_one_after_another",
         ),
         (
-            planted("ServesTheLastFirst", (kinds, "turn_order", last_come_first)),
+            planted("ServesTheLastFirst", (kinds, "run_order", last_come_first)),
             "test_first_in_line_is_the_oldest",
         ),
         (
@@ -281,7 +281,7 @@ BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_older_run_does_not_cancel_a_newer_one",
         ),
         (
-            planted("QueuesTheFirstOfMany", (overlap, "decide_turns", first_of_many)),
+            planted("QueuesTheFirstOfMany", (overlap, "decide_overlap", first_of_many)),
             "test_cancel_running_at_once_runs_the_newest",
         ),
         (
