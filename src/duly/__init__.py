@@ -1,6 +1,6 @@
 """Duly: a scheduler and durable job queue for applications with many users.
 
-The public names. Everything not listed here may change without notice.
+This module lists the public names; everything else may change without notice.
 """
 
 from duly.app import Duly, ensure_schedule

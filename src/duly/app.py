@@ -1,7 +1,7 @@
-"""Duly: where the parts come together.
+"""The application object, which connects the parts of Duly.
 
-One object per application: its flows, its store, what calls it (`client`, `admin`) and what runs
-while it runs (planner, worker, keeper). Nothing connects before the first use.
+One object per application: its flows, its store, its interfaces (`client`, `admin`, `asgi`) and its
+loops (planner, worker, keeper). Nothing connects before the first use.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _YOUNG = 20_000
-"""Objects that a serving process makes before the garbage collector looks at the young ones."""
+"""Threshold of the young generation of the garbage collector in a serving process."""
 
 
 class Loop(Protocol):
-    """What runs while an application runs."""
+    """A loop that runs while an application runs."""
 
     async def run(self) -> None:
-        """Go on until stopped."""
+        """Run until stopped."""
 
     def stop(self) -> None:
-        """End soon."""
+        """Ask the loop to end."""
 
 
 class Duly:
@@ -80,8 +80,10 @@ class Duly:
         authorize: Authorize | None = None,
         **store_options: Any,
     ) -> None:
-        """`authorize(principal, schedule)`, which may be async, is asked before a schedule's job
-        starts; `http=HttpOptions(...)` is about the HTTP surface; whatever else is named goes to
+        """Create an application; nothing connects yet.
+
+        `authorize(principal, schedule)`, which may be async, is called before a schedule's job
+        starts; `http=HttpOptions(...)` configures the HTTP surface; other options are passed to
         open_store().
         """
         self.url = url
@@ -98,14 +100,14 @@ class Duly:
         self._opening = Lock()
         self._opened: Store | None = None
         self._of_parent: Store | None = None
-        """Of a forked process: closing it would reach into the connections of its parent."""
+        """In a forked process: the parent's store, which must not be closed here."""
         self._tick: Tick | None = None
         watch_forks(self)
 
     @property
     def store(self) -> Store:
-        """The database; opened when it is first asked for."""
-        with self._opening:  # threads of sync callers may ask at once
+        """The store, opened at its first use."""
+        with self._opening:  # threads of sync callers may open it at once
             if self._opened is None:
                 opened = open_store(
                     self.url, clock=self._clock, planning=self._planning(), **self._store_options
@@ -115,25 +117,25 @@ class Duly:
             return self._opened
 
     def _planning(self) -> PlanSettings:
-        """Return what the actions declare, for the jobs of schedules."""
+        """Return the planning settings: the look-ahead and the actions' declared run options."""
         return PlanSettings(
-            # An operator's command without the application leaves planning to those who have it.
+            # An operator's command without the application's actions leaves planning to others.
             look_ahead_ms=int(self._look_ahead_s * 1000) if self.actions else 0,
             actions={name: action.options.run for name, action in self.actions.items()},
         )
 
     @cached_property
     def client(self) -> Client:
-        """What the application calls."""
+        """The calls of the application."""
         return Client(self.store, actions=self.actions, aging_ms=self._aging_ms, clock=self._clock)
 
     @cached_property
     def admin(self) -> Admin:
-        """What an operator does; every view is redacted."""
+        """The calls of an operator; every view is redacted."""
         return Admin(self.store, actions=self.actions)
 
     def schedules(self, flow: Flow | str) -> ScheduleCollection:
-        """The schedules of a flow, checked against its actions; of() gives those of a scope."""
+        """Return the schedules of a flow, checked against its actions; of() returns a scope's."""
         found = flow if isinstance(flow, Flow) else self._flow(flow)
         return ScheduleCollection(
             self.store,
@@ -145,7 +147,7 @@ class Duly:
         )
 
     def acting_for(self, who: Principal | Scope, *, by: str | None = None) -> Acting:
-        """Act for somebody, from a route or an agent; `by` is who really asks, for the record."""
+        """Act for a principal, from a route or an agent; `by` records the actual requester."""
         if not isinstance(who, Principal | Scope):
             raise InvalidInput(f"acting for {who!r}; pass user(id), workspace(id) or a Principal")
         principal = principal_of(check_new_owner(who)) if isinstance(who, Scope) else who
@@ -159,10 +161,10 @@ class Duly:
         input: object = None,  # noqa: A002
         workspace: str | None = None,
     ) -> Ensured:
-        """See that an action runs at an interval, for a workspace or for the system.
+        """Ensure that an action runs at an interval, for a workspace or for the system.
 
-        There is one such schedule for each action and workspace, called like the action: saying it
-        again, at every start and from every process, adds none, and changes it if need be.
+        There is one such schedule for each action and workspace, named like the action. Repeated
+        calls, at every start and from every process, add none; they update it if needed.
         """
         full_name, _ = find_action(action, self.actions)
         flow, _, short = full_name.partition(".")
@@ -171,7 +173,7 @@ class Duly:
         return await mine.ensure(short, every(seconds=interval_s), action=short, input=input)
 
     async def sync_static(self) -> StaticReport:
-        """Bring the store to the schedules that the code declares; running() does it first."""
+        """Make the stored static schedules match the code; running() does it first."""
         reports = [
             await reconcile(self.schedules(flow), flow.statics.values()) for flow in self.flows
         ]
@@ -196,36 +198,36 @@ class Duly:
 
     @property
     def calls(self) -> Calls:
-        """What its workers lend to handlers."""
+        """The calls that its workers provide to handlers."""
         return Calls(Reach(self.store, self.schedules, self.client.enqueue), self.authorize)
 
     @cached_property
     def asgi(self) -> Surface:
         """The HTTP surface, to be served alone or mounted in any ASGI application."""
-        # Starlette takes a while to import, and a worker never needs it.
+        # Starlette is slow to import, and a worker never needs it.
         from duly.web.api.asgi import Surface
 
         return Surface(self)
 
     @property
     def clock(self) -> Clock:
-        """What time it is, where the database is not asked."""
+        """The clock for times that do not come from the database."""
         return SystemClock() if self._clock is None else self._clock
 
     async def ready(self) -> Store:
-        """The store, opened off the loop if it was not yet."""
+        """Return the store, opening it on a thread if needed."""
         opened = self._opened
         return await asyncio.to_thread(lambda: self.store) if opened is None else opened
 
     async def ticker(self) -> Tick:
-        """The tick of this application's flows, which posts to its base URL."""
+        """Return the tick of this application's flows, which posts to its base URL."""
         if self._tick is None:
             own = self.http.tick.index
             self._tick = self.tick(await self.ready() if own is None else own)
         return self._tick
 
     async def close_ticker(self) -> None:
-        """Let go of the tick's connections; close() does it, too."""
+        """Close the tick's connections; close() does it too."""
         tick, self._tick = self._tick, None
         if tick is not None:
             await tick.close()
@@ -233,7 +235,7 @@ class Duly:
     def tick(self, store: DispatchStore | ScheduleIndex, url: str | None = None) -> Tick:
         """Return a tick that claims from a store or from an index of three methods.
 
-        It posts to the application's base URL, or to another.
+        It posts to the application's base URL, or to `url`.
         """
         from duly.dispatch.tick.tick import Tick, place_of
 
@@ -251,11 +253,11 @@ class Duly:
 
     @property
     def given_clock(self) -> Clock | None:
-        """The clock that was passed in; None: the database's decides."""
+        """The clock that was passed in; None: the database's clock is used."""
         return self._clock
 
     def on(self, store: Store) -> Self:
-        """The same application on a store that is open already, such as one that a test watches."""
+        """Return this application on a store that is already open, such as one under test."""
         twin = copy(self)
         twin._opened = store  # noqa: SLF001 - its own kind
         for name in ("client", "admin", "sync", "asgi"):
@@ -263,7 +265,7 @@ class Duly:
         return twin
 
     async def close(self) -> None:
-        """Let go of the database; closing twice is fine."""
+        """Close the store and the tick's connections; closing twice is allowed."""
         with self._opening:
             store, self._opened = self._opened, None
             for name in ("client", "admin"):
@@ -273,7 +275,7 @@ class Duly:
             await store.close()
 
     def leave_parent(self) -> None:
-        """In a forked process: open the database anew when it is asked for."""
+        """Prepare a forked process: the database is opened again at its next use."""
         self._opening = Lock()
         if self._opened is not None and self.url != "memory:":
             self._of_parent, self._opened, self._tick = self._opened, None, None
@@ -288,7 +290,7 @@ class Duly:
         await self.close()
 
     def worker(self, options: WorkerOptions | None = None) -> Worker:
-        """A worker for this application's actions; `run()` it."""
+        """Return a worker for this application's actions; call its run()."""
         made = Worker(
             self.store,
             self.actions,
@@ -305,23 +307,23 @@ class Duly:
         return made
 
     def _children(self, options: WorkerOptions) -> Children | None:
-        """Return child processes for suspects, where another process can import this object."""
+        """Return child processes for suspects; None: no other process can import this object."""
         if not options.isolated or not is_possible(self.url):
             return None
         location = find_location(self)
         return None if location is None else Children(location, self.url, options.isolated)
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
-        """A keeper; `run()` it."""
+        """Return a keeper; call its run()."""
         return Keeper(self.store, options)
 
     def planner(self, options: PlannerOptions | None = None) -> Planner:
-        """A planner for this application's flows, unless told others; `run()` it."""
+        """Return a planner, by default for this application's flows; call its run()."""
         options = PlannerOptions() if options is None else options
         if options.look_ahead_s is None:
             options = replace(options, look_ahead_s=self._look_ahead_s)
         if options.flows is None:
-            # Rows of flows that nobody here knows belong to another application or release.
+            # Rows of unknown flows belong to another application or release.
             options = replace(options, flows=tuple(flow.name for flow in self.flows))
         return Planner(self.store, options)
 
@@ -333,10 +335,10 @@ class Duly:
         planner: PlannerOptions | bool = True,
         *others: Loop,
     ) -> AsyncIterator[Duly]:
-        """Plan and work while the block runs; drained and closed at its end.
+        """Plan and work while the block runs; drain and close at its end.
 
-        First the static schedules are brought to what the code declares. `others` run beside the
-        loops, such as a server. When one ends with an error, the block is cancelled and the error
+        First the stored static schedules are made to match the code. `others`, such as a server,
+        run next to the loops. If a loop ends with an error, the block is cancelled and the error is
         raised.
         """
         async with self, asyncio.TaskGroup() as group:
@@ -375,7 +377,7 @@ class Duly:
                 log.info("serving %s", self.safe_url, extra={"event": "app.serving"})
                 await stopping.wait()
                 log.info(
-                    "stopping: running jobs may end; Ctrl-C again gives them back",
+                    "stopping: running jobs may end; Ctrl-C again releases them",
                     extra={"event": "app.stopping"},
                 )
         finally:
@@ -384,7 +386,7 @@ class Duly:
                     loop.remove_signal_handler(number)
 
     def _stop(self, stopping: asyncio.Event, number: int) -> None:
-        # Only a person asks twice: a supervisor's second SIGTERM must not break handlers off.
+        # Only a person interrupts twice: a supervisor's second SIGTERM must not interrupt handlers.
         if stopping.is_set() and number == signal.SIGINT:
             for each in self._workers:
                 each.hurry()
@@ -392,10 +394,10 @@ class Duly:
 
     @property
     def safe_url(self) -> str:
-        """The URL without what may be a password."""
+        """The URL without a password."""
         if self.url == "memory:":
             return self.url
-        # As in open_store(): only those who need SQLAlchemy wait for its import.
+        # As in open_store(): SQLAlchemy is imported only if it is needed.
         from duly.stores.sql.opening import shown_url
 
         return shown_url(self.url)
@@ -411,19 +413,19 @@ async def ensure_schedule(
     scope: Scope = SYSTEM,
     **options: Unpack[ScheduleOptions],
 ) -> Ensured:
-    """See that a schedule is as said here, at every start and from every process.
+    """Create or update a schedule; safe to repeat at every start and from every process.
 
-    What changes and what stays is ScopedSchedules.ensure()'s to say.
+    See ScopedSchedules.ensure() for what changes and what stays.
     """
     return await app.schedules(flow).of(scope).ensure(name, trigger, action=action, **options)
 
 
 @asynccontextmanager
 async def _calm_collector() -> AsyncIterator[None]:
-    """Let the garbage collector go less often through a process that serves.
+    """Run the garbage collector less often in a serving process.
 
-    What is loaded by now stays. The jobs of a claim come and go by the thousand and have no cycles:
-    with the usual threshold a tenth of a busy worker's time went into looking for them.
+    Objects loaded so far are exempt. The jobs of a claim come and go by the thousand and have no
+    cycles: at the usual threshold, a tenth of a busy worker's time went into looking for them.
     """
     usual = gc.get_threshold()
     gc.freeze()

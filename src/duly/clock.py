@@ -1,6 +1,6 @@
-"""The only reader of time.
+"""The only reader of the current time.
 
-Everything else takes an instant as an argument, or a Clock, so that tests decide what time it is.
+Everything else takes an instant or a Clock as an argument, so that tests control the time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """The present instant, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
 
 
 class SystemClock:
     """The host's clock."""
 
     def now(self) -> datetime:
-        """The present instant, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         return datetime.now(UTC)

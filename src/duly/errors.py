@@ -1,13 +1,13 @@
-"""Every exception Duly raises on purpose.
+"""The exceptions that Duly raises on purpose.
 
 DulyError
-├── InvalidInput            the caller's words are wrong; the message says what is allowed
-│   ├── InvalidInstant      a time without a zone, or outside the years Duly knows
-│   └── InvalidTrigger      a time rule that is refused
-│       └── UnknownTrigger  a rule of a kind or version this release does not know
-├── NotFound                the thing named does not exist
-├── Conflict                somebody else changed it first, or the id or key is taken
-├── BackendUnavailable      the database cannot answer now; retry later
+├── InvalidInput            an argument is invalid; the message states what is allowed
+│   ├── InvalidInstant      a time without a time zone, or outside the supported years
+│   └── InvalidTrigger      a trigger is invalid
+│       └── UnknownTrigger  a trigger of a kind or version that this release does not know
+├── NotFound                the named object does not exist
+├── Conflict                another caller changed it first, or the id or key is taken
+├── BackendUnavailable      the database is not available; retry later
 └── InternalError           the database refused a statement: a bug in Duly, do not retry
 """
 
@@ -15,28 +15,28 @@ from __future__ import annotations
 
 
 class DulyError(Exception):
-    """Root of the tree: catch this to catch everything Duly raises on purpose."""
+    """Root of the hierarchy: catches every exception Duly raises on purpose."""
 
 
 class InvalidInput(DulyError):
-    """The caller's words are wrong."""
+    """An argument is invalid; the message states what is allowed."""
 
 
 class NotFound(DulyError):
-    """The thing named does not exist."""
+    """The named object does not exist."""
 
 
 class Conflict(DulyError):
-    """Somebody else changed it first, or the id or key is taken."""
+    """Another caller changed it first, or the id or key is taken."""
 
 
 class BackendUnavailable(DulyError):
-    """The database cannot answer now: the same call may succeed later."""
+    """The database is not available: the same call may succeed later."""
 
     def __init__(self, message: str, *, is_unreachable: bool = False) -> None:
         super().__init__(message)
         self.is_unreachable = is_unreachable
-        """Nothing answered: trying again later may help."""
+        """The database did not respond; retrying later may help."""
 
 
 class InternalError(DulyError):
@@ -44,11 +44,11 @@ class InternalError(DulyError):
 
 
 class InvalidInstant(InvalidInput):
-    """A time without a zone, or outside the years Duly knows."""
+    """A time without a time zone, or outside the supported years."""
 
 
 class InvalidTrigger(InvalidInput):
-    """A time rule that is refused; says where the mistake is and what is allowed."""
+    """An invalid trigger; the message has the position of the mistake and what is allowed."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class InvalidTrigger(InvalidInput):
         return f"{self.field}: {self.text!r}{where} is not allowed; allowed: {self.allowed}"
 
     def caret(self) -> str | None:
-        """Two lines that point at the mistake, or None where there is no place to point at."""
+        """Return two lines that point at the mistake; None if it has no position."""
         if self.source is None or self.position is None:
             return None
         start = max(self.source.rfind("\n", 0, self.position) + 1, self.position - 100)
@@ -82,14 +82,14 @@ class InvalidTrigger(InvalidInput):
 
 
 class UnknownTrigger(InvalidTrigger):
-    """A rule of a kind or version this release does not know: leave it for a node that does."""
+    """A trigger of a kind or version this release does not know; newer nodes may know it."""
 
 
 def shown(value: object, most: int = 60) -> str:
-    """A value as text for a message: never long, and never an error of its own."""
+    """Return a value as short text for a message; never raises."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):
-        # Integers of thousands of digits and very deep lists have no repr.
+        # repr() fails for integers of thousands of digits and very deep lists.
         return f"a {type(value).__name__} too large to show"
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,7 +1,6 @@
-"""The only reader of the environment.
+"""The only reader of the environment: DULY_* variables into one frozen Settings.
 
-Takes: variables named DULY_*. Gives: one frozen Settings. A value that is not allowed is refused
-with the name of its variable, before anything else starts.
+An invalid value is refused with the name of its variable, before anything else starts.
 """
 
 from __future__ import annotations
@@ -27,38 +26,37 @@ MAX_CONNECTIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be chosen, with its defaults."""
+    """All settings, with their defaults."""
 
     zones: Zones = "any"
-    """Which time zones triggers may use: `any`, or `utc` to refuse every other one."""
+    """Time zones that triggers may use: `any`, or `utc` to refuse all others."""
     url: str | None = None
-    """DULY_URL: the database that operators' commands work on, where they name none."""
+    """DULY_URL: the database of operator commands that name none."""
     operators: str = field(default="", repr=False)
-    """DULY_OPERATORS: who may sign in to the dashboard, as `name:role:hash`, by commas."""
+    """DULY_OPERATORS: who may sign in to the dashboard, as comma-separated `name:role:hash`."""
     session_secret: str = field(default="", repr=False)
-    """DULY_SESSION_SECRET: signs sign-ins; empty: a new one whenever the process starts."""
+    """DULY_SESSION_SECRET: key that signs sessions; empty: a new one at every process start."""
     metrics_token: str = field(default="", repr=False)
-    """DULY_METRICS_TOKEN: lets a scraper read the metrics; empty: operators only."""
+    """DULY_METRICS_TOKEN: token for reading the metrics; empty: operators only."""
     trusted_proxies: tuple[str, ...] = THIS_MACHINE
-    """DULY_TRUSTED_PROXIES: whose word is taken for who calls and whether by HTTPS
-    (`X-Forwarded-For`, `X-Forwarded-Proto`): addresses or networks, by commas."""
+    """DULY_TRUSTED_PROXIES: proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are
+    trusted; comma-separated addresses or networks."""
 
     max_connections: int | None = None
-    """DULY_MAX_CONNECTIONS: HTTP connections of `duly run` and `duly serve` at a time; further
-    ones are answered 503. Empty: half of the file descriptors that are not reserved, from 8 to
-    1,000."""
+    """DULY_MAX_CONNECTIONS: simultaneous HTTP connections of `duly run` and `duly serve`; further
+    ones get 503. Empty: half of the file descriptors that are not reserved, from 8 to 1,000."""
     header_timeout_s: float = HEADER_TIMEOUT_S
     """DULY_HEADER_TIMEOUT_S: seconds a client may take to send the headers of a request."""
     idle_timeout_s: int = IDLE_TIMEOUT_S
     """DULY_IDLE_TIMEOUT_S: whole seconds a connection may stay open between two requests."""
     body_timeout_s: float = BODY_TIMEOUT_S
-    """DULY_BODY_TIMEOUT_S: seconds a client may take to send the body of a request (then 408),
-    and seconds it may read nothing of an answer that waits for it."""
+    """DULY_BODY_TIMEOUT_S: seconds a client may take to send the body of a request (then 408), and
+    seconds it may pause reading a response."""
 
     dispatch_secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Who holds one may dispatch and tick; the first is the one a tick sends."""
+    """Secrets that authorise dispatches and ticks; a tick sends the first."""
     base_url: str = ""
-    """Where the application answers, for ticks."""
+    """Base URL of the application, for ticks."""
 
     def __post_init__(self) -> None:
         if self.zones not in get_args(Zones):
@@ -66,8 +64,8 @@ class Settings:
             raise InvalidInput(f"zones (DULY_ZONES) is {self.zones!r}; allowed: {allowed}")
         if not all(self.dispatch_secrets):
             raise InvalidInput(
-                "dispatch_secrets (DULY_DISPATCH_SECRETS) has an empty one; make one with "
-                "`openssl rand -base64 32`, or leave the variable away to stay closed"
+                "dispatch_secrets (DULY_DISPATCH_SECRETS) has an empty secret; generate one with "
+                "`openssl rand -base64 32`, or unset the variable to refuse all dispatches"
             )
 
         self._check_limits()
@@ -81,7 +79,7 @@ class Settings:
                 ) from None
 
     def _check_limits(self) -> None:
-        """Refuse limits of connections that are out of range."""
+        """Refuse connection limits that are out of range."""
         if self.max_connections is not None:
             _check_range("max_connections", self.max_connections, 1, MAX_CONNECTIONS)
         _check_range("header_timeout_s", self.header_timeout_s, 0.1, MAX_TIMEOUT_S)
@@ -90,7 +88,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Settings from DULY_* variables; absent ones keep their defaults."""
+        """Return the settings of DULY_* variables; absent ones have their defaults."""
         found = os.environ if environment is None else environment
         secrets = found.get("DULY_DISPATCH_SECRETS")
         proxies = found.get("DULY_TRUSTED_PROXIES")

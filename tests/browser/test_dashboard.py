@@ -38,7 +38,7 @@ def test_nothing_is_shown_before_the_sign_in(page: Page, site: Site) -> None:
     page.get_by_label("Name").fill("ada")
     page.get_by_label("Password").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("do not fit")
+    expect(page.get_by_role("alert")).to_contain_text("Wrong name or password")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(f"{site.url}/jobs?state=dead")
@@ -80,7 +80,7 @@ def test_schedule_is_made_paused_and_resumed(ada: Page, tmp_path: Path) -> None:
     ada.get_by_label("Owner").fill("user:zoe")
     ada.get_by_label("Name", exact=True).fill("from-the-page")
     ada.get_by_label("Input").fill('{"to": "zoe@example.org"}')
-    ada.get_by_role("button", name="Make the schedule").click()
+    ada.get_by_role("button", name="Create the schedule").click()
     expect(ada.get_by_role("heading", level=1)).to_have_text("from-the-page")
     ada.get_by_role("button", name="Pause").click()
     expect(ada.get_by_role("status")).to_contain_text("is paused")
@@ -95,7 +95,7 @@ def test_schedule_is_run_once_more(ada: Page) -> None:
     ada.goto("/schedule?flow=reports&scope=system&name=nightly")
     live(ada)
     ada.get_by_role("button", name="Run now").click()
-    expect(ada.get_by_role("status")).to_contain_text("runs once more")
+    expect(ada.get_by_role("status")).to_contain_text("Extra run of nightly")
     ada.get_by_role("link", name="Its jobs").click()
     expect(ada.locator("#live_list tbody tr").first).to_contain_text("reports.build")
 
@@ -122,7 +122,7 @@ def test_schedule_shows_what_was_and_what_comes(ada: Page, tmp_path: Path) -> No
 
 def test_why_answers(ada: Page) -> None:
     ada.goto("/schedule?flow=reports&scope=system&name=nightly")
-    ada.get_by_label("At (on the wall").fill("2026-01-05T03:00")
+    ada.get_by_label("At (local time").fill("2026-01-05T03:00")
     ada.get_by_role("button", name="Ask").click()
     expect(ada.locator(".answer")).to_contain_text(re.compile("before|not a time"))
 
@@ -211,8 +211,8 @@ def test_pages_work_without_scripts(context: BrowserContext, site: Site) -> None
     page.get_by_label("Why it is paused").fill("tests")
     page.get_by_role("button", name="Pause the queue").click()
     expect(page.get_by_role("status")).to_contain_text("is paused")
-    page.get_by_role("button", name="Open again").click()
-    expect(page.get_by_role("status")).to_contain_text("is open again")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("status")).to_contain_text("is resumed")
     page.get_by_role("button", name="Dark").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     plain.close()

@@ -42,7 +42,7 @@ from tests.faults.site import Site
 from tests.faults.sockets import exhaust_sockets
 
 FAKETIME = "libfaketimeMT.so.1"
-REFUSED = "was no longer ours"
+REFUSED = "completion refused, its lease was lost"
 LEASE_S = 5.0
 """Where a connection hangs until its deadline, which is longer than the usual lease."""
 

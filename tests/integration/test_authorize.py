@@ -99,7 +99,7 @@ async def test_the_answer_decides(
         assert (principal, name) == (Principal("ada", "acme"), "hourly")
         assert thread != threading.current_thread().name, "a plain one may block: not on the loop"
         if answer is not True:
-            assert job.error == "denied: authorize said no to schedule 'hourly' of user:ada"
+            assert job.error == "denied: authorize refused schedule 'hourly' of user:ada"
 
 
 @in_loop

@@ -222,8 +222,8 @@ async def test_an_async_handler_is_told_to_await(clean_url: str) -> None:
 @pytest.mark.parametrize(
     ("scope", "reached", "words"),
     [
-        (SYSTEM, "user", "runs as system, which is no user"),
-        (workspace("acme"), "user", "runs as workspace:acme, which is no user"),
+        (SYSTEM, "user", "runs as system, which is not a user"),
+        (workspace("acme"), "user", "runs as workspace:acme, which is not a user"),
         (user("ada"), "workspace", "has no workspace"),
         (SYSTEM, "workspace", "has no workspace"),
     ],

@@ -153,5 +153,5 @@ async def test_running_jobs_need_a_second_time(url: str) -> None:
 @in_loop
 async def test_the_system_is_not_erased() -> None:
     async with Duly("memory:") as app:
-        with pytest.raises(InvalidInput, match="no owner"):
+        with pytest.raises(InvalidInput, match="cannot be erased"):
             await app.admin.erase(SYSTEM)

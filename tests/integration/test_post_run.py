@@ -109,8 +109,8 @@ async def test_only_a_success_sets_it(clean_url: str) -> None:
 @pytest.mark.parametrize(
     ("trigger", "bounds", "words"),
     [
-        (every(minutes=10), None, "sets no interval_bounds_ms"),
-        (cron("*/10 * * * *"), BOUNDS, "is no interval"),
+        (every(minutes=10), None, "has no interval_bounds_ms"),
+        (cron("*/10 * * * *"), BOUNDS, "has no interval; use every"),
     ],
 )
 @in_loop

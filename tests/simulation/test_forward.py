@@ -142,7 +142,7 @@ def test_it_goes_on_from_where_it_stopped() -> None:
     ("app", "span", "said"),
     [
         (Duly("memory:"), {"days": 1}, "ManualClock"),
-        (Duly("memory:", clock=ManualClock(START)), {"days": 0}, "time moves forward"),
+        (Duly("memory:", clock=ManualClock(START)), {"days": 0}, "positive duration"),
     ],
 )
 def test_what_cannot_be_moved_is_refused(app: Duly, span: dict[str, float], said: str) -> None:

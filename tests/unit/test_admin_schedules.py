@@ -273,7 +273,7 @@ def test_run_now(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
     second = run(admin.schedules.run_now(schedule_id))
     assert second.state == "skipped"  # the first has not ended
     answer = run(admin.why(schedule_id, made.nominal_at))
-    assert answer.text.endswith("Somebody asked for it with run_now.")
+    assert answer.text.endswith("It was requested with run_now.")
     coverage = run(admin.schedules.coverage(schedule_id))
     assert (coverage.expected, coverage.fired, coverage.extras) == (0, 0, 1)
 
@@ -323,7 +323,7 @@ def test_locks(store: MemoryStore, admin: Admin) -> None:
     assert (lock.name, lock.owner, lock.until_at) == ("nightly", "ada", NOW + timedelta(seconds=5))
     assert run(admin.release_lock("nightly")) == lock
     assert run(admin.locks()) == []
-    with pytest.raises(NotFound, match="nobody holds lock 'nightly'"):
+    with pytest.raises(NotFound, match="lock 'nightly' is not held"):
         run(admin.release_lock("nightly"))
 
 

@@ -124,7 +124,7 @@ def test_seconds_are_no_run_time() -> None:
 
 def test_large_inputs_are_refused() -> None:
     a_job(input="x" * MAX_INPUT_BYTES)
-    with pytest.raises(InvalidInput, match="Store large things elsewhere"):
+    with pytest.raises(InvalidInput, match="Store large data elsewhere"):
         a_job(input="x" * (MAX_INPUT_BYTES + 1))
 
 

@@ -72,7 +72,7 @@ def test_dispatch_ids() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("", "not empty"),
+        ("", "non-empty"),
         (".", "URL"),
         ("..", "URL"),
         ("a\nb", "control character"),

@@ -32,7 +32,7 @@ def test_before_creation() -> None:
     answer = ask("2026-03-02T08:00Z")
     assert answer.verdict is Verdict.BEFORE_CREATION
     assert answer.text == (
-        "Mon 2026-03-02 08:00 +0000 lies before the schedule, which was created on Mon 2026-03-02 "
+        "Mon 2026-03-02 08:00 +0000 is before the schedule, which was created on Mon 2026-03-02 "
         "12:00 +0000 by ada."
     )
 
@@ -77,7 +77,7 @@ def test_deleted_by_a_release_that_kept_no_rule() -> None:
     gone = an_event("deleted", "2026-03-09T20:00Z", "bob")
     answer = ask("2026-03-05T08:00Z", gone, is_deleted=True)
     assert answer.verdict is Verdict.DELETED
-    assert "the rule of that time is not stored any more" in answer.text
+    assert "the rule of that time is no longer stored" in answer.text
     assert fact(answer, "deleted_by") == "bob"
 
 
@@ -88,7 +88,7 @@ def test_quarantined() -> None:
     assert answer.verdict is Verdict.QUARANTINED
     assert answer.text == (
         "It did not fire at Tue 2026-03-10 09:00 +0100: its row cannot be evaluated and is "
-        "quarantined since Mon 2026-03-09 09:00:03 +0100: no such zone. Mend the schedule, or "
+        "quarantined since Mon 2026-03-09 09:00:03 +0100: no such zone. Fix the schedule, or "
         "release it with `duly schedules release`."
     )
 
@@ -109,7 +109,7 @@ def test_behind_the_end() -> None:
     answer = ask("2026-03-10T08:00Z", schedule=a_schedule(ending, state="finished"))
     assert answer.verdict is Verdict.FINISHED
     assert answer.text == (
-        "Tue 2026-03-10 09:00 +0100 lies behind its end: there is no time after Mon 2026-03-09 "
+        "Tue 2026-03-10 09:00 +0100 is after its end: there is no time after Mon 2026-03-09 "
         "09:00 +0100."
     )
 
@@ -166,7 +166,7 @@ def test_no_record() -> None:
     assert answer.verdict is Verdict.NO_RECORD
     assert answer.text == (
         "Tue 2026-03-10 09:00 +0100 was a time of this schedule, but the ledger has no row for it: "
-        "a claim that keeps no ledger took it, or somebody removed the row."
+        "a claim that keeps no ledger took it, or the row was removed."
     )
     resumed = an_event("changed", "2026-03-10T08:05Z", "bob")
     answer = ask("2026-03-10T08:00Z", resumed)
@@ -284,7 +284,7 @@ def test_another_rule_held_then() -> None:
     assert answer.text == (
         "Sun 2026-03-08 10:00 +0100 is not a time of this schedule (Every day at 09:00, "
         "Europe/Berlin); the one before is Sun 2026-03-08 09:00 +0100, the one after is Mon "
-        "2026-03-09 09:00 +0100. The rule was another one then: Every day at 09:00, Europe/Berlin; "
+        "2026-03-09 09:00 +0100. The rule was different then: Every day at 09:00, Europe/Berlin; "
         "bob changed it on Mon 2026-03-09 13:00 +0100."
     )
     fired = a_ledger_row(S.SUCCEEDED, "2026-03-08T08:00Z")

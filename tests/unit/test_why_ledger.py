@@ -66,7 +66,7 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         (
             "It is late: job job_1 was due 4 h ago and has not begun. Either no worker serves its "
             "queue, or all are busy, or an earlier run has not ended; `duly jobs show job_1` and "
-            "`duly workers` tell which."
+            "`duly workers` show which."
         ),
     ),
     "dispatching": (
@@ -91,8 +91,8 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         a_ledger_row(S.MISSED, "2026-03-10T08:00Z", job_id=None, reason="run_once"),
         Verdict.MISSED,
         (
-            "Tue 2026-03-10 09:00 +0100 was missed: nobody came by within the grace of 1 min, and "
-            "the misfire policy run_once swallowed it. A backfill can run it."
+            "Tue 2026-03-10 09:00 +0100 was missed: no planner or tick claimed it within the grace "
+            "of 1 min, and the misfire policy run_once swallowed it. A backfill can run it."
         ),
     ),
     "missed among others": (
@@ -107,8 +107,8 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         Verdict.MISSED,
         (
             "Tue 2026-03-10 09:00 +0100 is one of 4 times, from Sun 2026-03-08 09:00 +0100 to Wed "
-            "2026-03-11 09:00 +0100, that were missed: nobody came by within the grace of 1 min, "
-            "and the misfire policy skip swallowed it. A backfill can run it."
+            "2026-03-11 09:00 +0100, that were missed: no planner or tick claimed it within the "
+            "grace of 1 min, and the misfire policy skip swallowed it. A backfill can run it."
         ),
     ),
     "denied": (
@@ -125,8 +125,8 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         (
             "Tue 2026-03-10 09:00 +0100 did not fire: its row could not be evaluated and was "
             "quarantined: no such zone. Once the schedule is released with `duly schedules "
-            "release`, or mended without a change of its timing, the misfire policy decides over "
-            "this time; a backfill can bring it too."
+            "release`, or fixed without a change of its timing, the misfire policy decides about "
+            "this time; a backfill can also run it."
         ),
     ),
     "withdrawn": (
@@ -162,7 +162,7 @@ def test_extra_is_told_though_it_is_no_time() -> None:
     row = a_ledger_row(S.SUCCEEDED, "2026-03-10T10:30:12Z", reason="run_now")
     answer = ask("2026-03-10T10:30:12Z", occurrence=row)
     assert answer.verdict is Verdict.FIRED
-    assert answer.text.endswith("Somebody asked for it with run_now.")
+    assert answer.text.endswith("It was requested with run_now.")
 
 
 def test_instant_between_missed_times_is_not_a_time() -> None:

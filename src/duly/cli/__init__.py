@@ -1,6 +1,6 @@
-"""The command line: one file per command group, and the only printer.
+"""The command line: one file per command group; only this package prints.
 
-Exit codes: 0 done, 1 refused or not found, 2 the input is wrong (the message says where and what
+Exit codes: 0 done, 1 refused or not found, 2 invalid input (the message names the place and what
 is allowed), 3 the database did not answer.
 """
 

@@ -1,7 +1,6 @@
-"""The application that a command names: its module is imported, and mistakes in it are shown.
+"""Loading of an application by `module:name`.
 
-Takes `module:name`, gives the Duly object of that name. What a module raises while it is imported
-is told by the lines of the module, without those that led to it.
+If the import raises, the traceback is shown from the module's own frames on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from duly.errors import DulyError
 
 
 def find_app(where: str) -> Duly:
-    """The Duly object that `module:name` names."""
+    """Return the Duly object named by `module:name`; refuse anything else."""
     module_name, _, name = where.partition(":")
     if not module_name or not name:
         raise click.UsageError(f"{where!r}; write it as module:name, as in reminders:app")
@@ -52,7 +51,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:
-    """What follows on the import itself."""
+    """Return the traceback without the frames of the import machinery."""
     while trace is not None and _is_importing(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace

@@ -1,4 +1,4 @@
-"""`duly completion`: the script that lets a shell complete commands and options."""
+"""`duly completion`: print a shell's completion script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`duly explain`: a trigger in words, with its next times."""
+"""`duly explain`: describe a trigger in words, with its next times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duly.settings import Settings
 from duly.triggers import Explanation, Trigger, parse_trigger
 
 STAND_IN_KEY = "preview"
-"""The key that stands in for a schedule's own where a trigger has H or a spread."""
+"""Key used in place of a schedule's key if a trigger has H or a spread."""
 
 
 @click.command(epilog="Settings: DULY_ZONES=utc refuses every zone but UTC.")
@@ -36,7 +36,7 @@ STAND_IN_KEY = "preview"
 @click.option("--key", help="Schedule key that decides H and spread.  [default: a stand-in]")
 @explain_failures
 def explain(trigger: str, count: int, after: str | None, key: str | None, **options: Any) -> None:
-    """Say what TRIGGER means and when it fires next.
+    """Explain TRIGGER in words and list its next times.
 
     TRIGGER is a cron expression, a macro such as @daily, or a JSON object.
 
@@ -49,8 +49,8 @@ def explain(trigger: str, count: int, after: str | None, key: str | None, **opti
       duly explain '{"kind": "once", "at": "2026-12-24T18:00:00+01:00"}'
       duly explain '{"kind": "once", "at": "2026-12-24T18:00", "tz": "Europe/Berlin"}'
 
-    Times are shown on the wall of the trigger's zone and in UTC; those that a clock change moved,
-    doubled or removed carry a remark. On bad input the exit code is 2.
+    Times are shown in the trigger's zone and in UTC; those that a clock change moved, doubled or
+    removed carry a remark. For invalid input the exit code is 2.
     """
     given = {name: value for name, value in options.items() if value not in (None, False)}
     parsed = _parse(trigger, given)
@@ -63,7 +63,7 @@ def explain(trigger: str, count: int, after: str | None, key: str | None, **opti
 
 
 def show(explanation: Explanation) -> None:
-    """Print an explanation; remarks stand out on a terminal."""
+    """Print an explanation, with remarks highlighted on a terminal."""
     say(explanation.heading, bold=True)
     for time in explanation.times:
         say(f"  {time}", fg="yellow" if time.remark else None)

@@ -1,4 +1,4 @@
-"""How commands fail: one line that names the mistake, a caret under it, and an exit code."""
+"""Error output of commands: one line that names the error, a caret, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REFUSED, USAGE, UNAVAILABLE = 1, 2, 3
-"""Exit codes: refused or not found; the words are wrong; the database did not answer."""
+"""Exit codes: refused or not found; invalid input; the database did not answer."""
 
 
 def explain_failures(command: Callable[P, T]) -> Callable[P, T]:
@@ -30,7 +30,7 @@ def explain_failures(command: Callable[P, T]) -> Callable[P, T]:
 
 
 def exit_code(error: DulyError) -> int:
-    """The exit code of an error."""
+    """Return the exit code of an error."""
     match error:
         case InvalidInput():
             return USAGE

@@ -1,4 +1,4 @@
-"""`duly health` and `duly doctor`: what is wrong, and what to do about it."""
+"""`duly health` and `duly doctor`: report problems and their remedies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duly.operate.health import Finding, Health
 from duly.triggers.durations import duration_text
 
 CLOCKS_MS = 2_000
-"""Host and database may differ by so much; leases and due times go by the database."""
+"""Allowed difference of host and database clocks; leases and due times use the database's."""
 _COLUMNS = {
     "": lambda finding: finding.level,
     "what": lambda finding: finding.name,
@@ -25,7 +25,7 @@ _COLUMNS = {
 @click.command()
 @on_database
 def health(target: Target) -> None:
-    """Say whether something is wrong; the exit code is 1 if so.
+    """Report what is wrong; the exit code is 1 if anything is bad.
 
     \b
     Examples:
@@ -43,9 +43,9 @@ def health(target: Target) -> None:
 @click.option("--repair", is_flag=True, help="Rebuild the index from documents and ledger.")
 @on_database
 def doctor(target: Target, repair: bool) -> None:
-    """Look more closely: schema, clocks, index; with --repair, mend the index.
+    """Check schema, clocks and the whole index; with --repair, rebuild the index.
 
-    Rebuilding is harmless beside running planners and workers, and says what differed.
+    Rebuilding is safe while planners and workers run, and reports what differed.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def doctor(target: Target, repair: bool) -> None:
     found, report = target.ask(look)
     if report is not None and not target.as_json:
         say(
-            f"index rebuilt: {report.checked} schedules looked at, {report.added} rows added, "
+            f"index rebuilt: {report.checked} schedules checked, {report.added} rows added, "
             f"{report.removed} removed, {report.corrected} corrected"
         )
     _print(target, found, report)

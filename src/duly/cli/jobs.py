@@ -1,4 +1,4 @@
-"""`duly jobs`: look at jobs without their payloads, and step in."""
+"""`duly jobs`: list and show jobs without payloads, and retry, cancel, delete or prune them."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _ATTEMPTS = {
     "as": lambda attempt: attempt.status,
     "error": lambda attempt: first_line(attempt.error)[:80],
 }
-_reason = click.option("--reason", help="Why, for the history.")
+_reason = click.option("--reason", help="Reason, for the history.")
 
 
 _LOOKS = 10
-"""Looks at about 10,000 jobs each; after that the listing says where to go on."""
+"""Bounded searches per listing; after that the output says where to continue."""
 
 
 @click.group()
 def jobs() -> None:
-    """Look at jobs, and retry, cancel, delete or prune them.
+    """List and show jobs, and retry, cancel, delete or prune them.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def jobs() -> None:
 @click.option("--action", help="Of this action, as in crm.send.")
 @click.option("--schedule", "schedule_id", help="Made by the schedule of this id.")
 @click.option("--correlation", "correlation_id", help="With this correlation id.")
-@click.option("--before", metavar="JOB", help="Go on before the last one of the page before.")
+@click.option("--before", metavar="JOB", help="Continue before the last job of the previous page.")
 @limit_option
 @on_database
 def list_(target: Target, state: str | None, before: str | None, limit: int, **words: str) -> None:
@@ -97,7 +97,7 @@ def list_(target: Target, state: str | None, before: str | None, limit: int, **w
     if target.as_json:
         print_json({"jobs": found, "next": following})
         return
-    print_table(found, _COLUMNS, "no job is like that; leave out an option to see more")
+    print_table(found, _COLUMNS, "no job matches; omit an option to see more")
     if following is not None:
         say(f"more: --before {following}", dim=True, err=True)
 
@@ -106,7 +106,7 @@ def list_(target: Target, state: str | None, before: str | None, limit: int, **w
 @click.argument("job")
 @on_database
 def show(target: Target, job: str) -> None:
-    """Show one job with its tries and its history; its input is a redacted preview.
+    """Show one job with its attempts and history; its input is a redacted preview.
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def show(target: Target, job: str) -> None:
     heading("tries")
     print_table(detail.attempts, _ATTEMPTS, "  none yet")
     heading("history")
-    print_table(detail.events, _EVENTS, "  nothing is kept")
+    print_table(detail.events, _EVENTS, "  none stored")
 
 
 def _step(target: Target, work: Callable[[Admin], Awaitable[JobView]]) -> None:
@@ -163,12 +163,14 @@ def _step(target: Target, work: Callable[[Admin], Awaitable[JobView]]) -> None:
 
 @jobs.command("retry")
 @click.argument("job")
-@click.option("--keep-attempts", is_flag=True, help="One try more, instead of all of them anew.")
+@click.option(
+    "--keep-attempts", is_flag=True, help="One more attempt, instead of all of them again."
+)
 @by_option
 @_reason
 @on_database
 def retry(target: Target, job: str, keep_attempts: bool, by: str, reason: str | None) -> None:
-    """Queue a dead job again, or one that waits at once.
+    """Queue a dead job again, or a waiting one immediately.
 
     \b
     Examples:
@@ -187,7 +189,7 @@ def retry(target: Target, job: str, keep_attempts: bool, by: str, reason: str | 
 @_reason
 @on_database
 def cancel(target: Target, job: str, by: str, reason: str | None) -> None:
-    """Cancel what has not begun; ask a running job to stop.
+    """Cancel a job that has not begun; ask a running job to stop.
 
     \b
     Examples:
@@ -207,7 +209,7 @@ def cancel(target: Target, job: str, by: str, reason: str | None) -> None:
 @yes_option
 @on_database
 def delete(target: Target, job: str, by: str, reason: str | None, yes: bool) -> None:
-    """Empty a queued or ended job of its input, result and error.
+    """Clear the input, result and error of a queued or ended job.
 
     \b
     Examples:
@@ -232,13 +234,13 @@ def delete(target: Target, job: str, by: str, reason: str | None, yes: bool) -> 
 @yes_option
 @on_database
 def prune(target: Target, limit: int, yes: bool) -> None:
-    """Remove ended jobs that were kept long enough; a keeper does the same by itself.
+    """Remove ended jobs past their retention; a keeper does this automatically.
 
     \b
     Examples:
       duly jobs prune --yes
     """
-    confirm("Remove ended jobs that were kept long enough?", is_sure=yes)
+    confirm("Remove ended jobs past their retention?", is_sure=yes)
 
     async def work(admin: Admin) -> int:
         return await admin.cleanup(limit=limit)

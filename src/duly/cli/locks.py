@@ -1,4 +1,4 @@
-"""`duly locks`: who holds which, and how to take one from somebody who is gone."""
+"""`duly locks`: list held locks, and release one whose owner is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOCKS = {
 
 @click.group()
 def locks() -> None:
-    """Look at named locks, and release one whose owner is gone.
+    """List named locks, and release one whose owner is gone.
 
     \b
     Examples:
@@ -29,11 +29,11 @@ def locks() -> None:
 
 
 @locks.command("list")
-@click.option("--after", default="", metavar="NAME", help="Go on after a name.")
+@click.option("--after", default="", metavar="NAME", help="Continue after this name.")
 @limit_option
 @on_database
 def list_(target: Target, after: str, limit: int) -> None:
-    """List the locks that somebody holds.
+    """List the held locks.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def list_(target: Target, after: str, limit: int) -> None:
     if target.as_json:
         print_json({"locks": found, "next": found[-1].name if len(found) == limit else None})
     else:
-        print_table(found, _LOCKS, "nobody holds a lock")
+        print_table(found, _LOCKS, "no lock is held")
 
 
 @locks.command("release")
@@ -55,13 +55,13 @@ def list_(target: Target, after: str, limit: int) -> None:
 @yes_option
 @on_database
 def release(target: Target, name: str, yes: bool) -> None:
-    """Take a lock from whoever holds it; its fence makes their late word void.
+    """Release a lock held by another owner; its fence rejects the owner's late writes.
 
     \b
     Examples:
       duly locks release nightly --yes
     """
-    confirm(f"Release lock {name}, though its owner may still work?", is_sure=yes)
+    confirm(f"Release lock {name}? Its owner may still be working.", is_sure=yes)
     lock = target.ask(lambda admin: admin.release_lock(name))
     if target.as_json:
         print_json({"lock": lock})

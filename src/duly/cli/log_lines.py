@@ -1,7 +1,7 @@
-"""How a running application logs: lines for people, or JSON for programs, on standard error.
+"""Log formats of a running application: text or JSON lines on standard error.
 
-Takes records; gives one line each, with what the code says beside its message: a fixed `event`, ids
-and counts. Texts of exceptions are scrubbed of what looks like a secret.
+JSON lines include the extra fields of a record: a fixed `event`, ids and counts. Texts of
+exceptions are scrubbed of what looks like a secret.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LEVELS = ("debug", "info", "warning", "error")
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {
     *("message", "asctime", "taskName", "color_message")
 }
-"""What every record has; the rest was said by the code."""
+"""Attributes of every record; all others come from `extra`."""
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 class TextLines(logging.Formatter):
-    """Time, level and message; further lines of a message or traceback begin with `  | `.
+    """Formatter of time, level and message; continuation lines begin with `  | `.
 
-    So a text that an error or a user brought cannot forge a record, nor steer the terminal.
+    Text from an error or a user can therefore neither forge a record nor control the terminal.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class TextLines(logging.Formatter):
         return continue_lines(super().format(record))
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name of logging
-        """The traceback without secrets."""
+        """Return the traceback without secrets."""
         return scrub(super().formatException(ei), limit=MAX_SCANNED)
 
 
 class JsonLines(TextLines):
-    """One JSON object a line; names that are not set are left out."""
+    """Formatter of one JSON object per line; fields that are None are omitted."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the record as a JSON line."""
         line: dict[str, Any] = {
             "at": iso(from_ms(int(record.created * 1000))),
             "level": record.levelname.lower(),
@@ -65,14 +65,14 @@ class JsonLines(TextLines):
 
 
 def log_options(command: F) -> F:
-    """Let a command say how it logs."""
+    """Add the logging options to a command."""
     for option in (
         click.option(
             "--log-level",
             type=click.Choice(LEVELS),
             default="info",
             show_default=True,
-            help="The least that is logged.",
+            help="Lowest level that is logged.",
         ),
         click.option(
             "--log",

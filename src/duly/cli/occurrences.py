@@ -22,7 +22,7 @@ COLUMNS = {
 
 @click.group()
 def occurrences() -> None:
-    """Look into the ledger: what became of every time of a schedule.
+    """List the ledger: the outcome of every time of a schedule.
 
     \b
     Examples:
@@ -39,8 +39,8 @@ def occurrences() -> None:
     type=click.Choice([state.value for state in OccurrenceState]),
     help="In this state; may be repeated.",
 )
-@click.option("--since", metavar="TIME", help="No earlier times.")
-@click.option("--before", metavar="TIME", help="Earlier times only; pages go back with it.")
+@click.option("--since", metavar="TIME", help="Only this time and later ones.")
+@click.option("--before", metavar="TIME", help="Only earlier times; use it to page back.")
 @limit_option
 @on_database
 def list_(
@@ -51,9 +51,9 @@ def list_(
     before: str | None,
     limit: int,
 ) -> None:
-    """List occurrences of a schedule, newest first; of a deleted one by its id.
+    """List occurrences of a schedule, newest first; name a deleted one by its id.
 
-    Times without an offset are on the wall of the schedule's zone.
+    Times without an offset are in the schedule's zone.
 
     \b
     Examples:
@@ -76,4 +76,4 @@ def list_(
         following = found[-1].nominal_at if len(found) == limit else None
         print_json({"occurrences": found, "next": following})
     else:
-        print_table(found, COLUMNS, "the ledger has nothing like that")
+        print_table(found, COLUMNS, "no occurrence matches")

@@ -1,4 +1,4 @@
-"""`duly operator`: who may sign in to the dashboard."""
+"""`duly operator`: create accounts for the dashboard."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from duly.cli.failures import explain_failures
 
 @click.group()
 def operator() -> None:
-    """Name the people who may sign in to the dashboard.
+    """Create accounts for the dashboard.
 
-    They are in the setting DULY_OPERATORS, as `name:role:hash`, separated by commas. A viewer
-    looks; an operator looks and steps in. No database is needed.
+    Accounts are in the setting DULY_OPERATORS, as `name:role:hash`, separated by commas. A viewer
+    may read; an operator may also act. No database is needed.
 
     \b
     Examples:
@@ -30,17 +30,16 @@ def operator() -> None:
     type=click.Choice(("operator", "viewer")),
     default="operator",
     show_default=True,
-    help="Who looks and steps in, or only looks.",
+    help="An operator may act; a viewer may only read.",
 )
 @explain_failures
 def hash_(name: str, role: str) -> None:
-    """Ask for a password, unseen, and print the setting that lets NAME in with it.
+    """Ask for a password and print the setting that lets NAME sign in with it.
 
-    The password is asked for twice; without a terminal it is the first line of standard input. It
-    has at least 8 characters and is kept nowhere: the setting holds a scrypt hash of it. Where
-    there is somebody already, join what follows the = by a comma. To change a password, put the
-    new hash in the place of the old one and start the server again: sessions that began with the
-    old one end.
+    The password is asked for twice and not shown; without a terminal it is the first line of
+    standard input. It has at least 8 characters and is not stored: the setting holds a scrypt hash
+    of it. If the setting exists, append the part after the = with a comma. To change a password,
+    replace the hash and restart the server: sessions of the old password end.
 
     \b
     Examples:
@@ -48,7 +47,7 @@ def hash_(name: str, role: str) -> None:
       duly operator hash vic --role viewer
       duly operator hash ada < password-file
     """
-    # scrypt and the server's parts are for whoever signs in, not for every command.
+    # Imported late: other commands need neither scrypt nor the server's modules.
     from duly.web.operators.accounts import Operator, Role, hash_password
 
     checked = Operator(name, cast(Role, role))
@@ -63,5 +62,5 @@ def _password() -> str:
     else:
         found = sys.stdin.readline().rstrip("\r\n")
     if not found:
-        raise click.UsageError("the password is empty; type one, or send it to standard input")
+        raise click.UsageError("the password is empty; type one, or pass it on standard input")
     return found

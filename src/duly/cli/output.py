@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON with stable names for programs."""
+"""Output of commands: tables for people, JSON with stable names for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], object]]
 
 WIDE = 240
-"""Columns of a table that no terminal cuts: it goes to a file or another command."""
+"""Table width when the output is not a terminal."""
 _COLOURS = {
     "active": "green",
     "succeeded": "green",
@@ -46,7 +46,7 @@ _COLOURS = {
 
 
 def plain(value: object) -> Any:
-    """A view as JSON types: names as they are, instants as ISO-8601."""
+    """Return a view as JSON types: names unchanged, instants as ISO-8601."""
     match value:
         case datetime():
             return iso(value)
@@ -70,17 +70,17 @@ def plain(value: object) -> Any:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     click.echo(escape_json(json.dumps(plain(value), ensure_ascii=False, indent=2)))
 
 
 def iso(at: datetime) -> str:
-    """An instant for programs, on the wall it came with."""
+    """Return an instant as ISO-8601 in its own zone."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shown(value: object) -> str:
-    """A value in a cell."""
+    """Return a value as text for a cell."""
     match value:
         case None:
             return "-"
@@ -97,13 +97,13 @@ def shown(value: object) -> str:
 
 
 def console() -> Console:
-    """Where tables go."""
+    """Return the console for tables."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=WIDE)
 
 
 def print_table(rows: Sequence[T], columns: Columns[T], empty: str) -> None:
-    """A row for each; where there is none, what to do next."""
+    """Print a table, or the text `empty` if there are no rows."""
     if not rows:
         say(empty)
         return
@@ -114,7 +114,7 @@ def print_table(rows: Sequence[T], columns: Columns[T], empty: str) -> None:
 
 
 def print_fields(values: Mapping[str, object]) -> None:
-    """One thing, a line for each of its facts."""
+    """Print the fields of one object, one per line."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in values.items():
         table.add_row(f"[dim]{escape(name)}[/dim]", cell(value))
@@ -122,18 +122,18 @@ def print_fields(values: Mapping[str, object]) -> None:
 
 
 def cell(value: object) -> str:
-    """A value with the colour of its state; what people wrote is never read as markup."""
+    """Return a value in the colour of its state; text is escaped, never parsed as markup."""
     text = escape_controls(shown(value))
     colour = _COLOURS.get(text)
     return escape(text) if colour is None else f"[{colour}]{escape(text)}[/{colour}]"
 
 
 def say(text: str, *, err: bool = False, **style: Any) -> None:
-    """Print a text whose parts people wrote; its control characters are shown, not sent."""
+    """Print a text with its control characters escaped."""
     click.secho(escape_controls(text), err=err, **style)
 
 
 def heading(text: str) -> None:
-    """A line above a table."""
+    """Print a heading above a table."""
     click.echo()
     say(text, bold=True)

@@ -1,4 +1,4 @@
-"""`duly queues`: what is in them, and what of it may run."""
+"""`duly queues`: list, pause, resume and limit queues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUEUES = {
 
 @click.group()
 def queues() -> None:
-    """Look at queues, pause and resume them, and limit what runs at once.
+    """List queues, pause and resume them, and limit what runs at once.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def queues() -> None:
 def list_(target: Target) -> None:
     """List queues with their settings and the number of open and dead jobs.
 
-    No count goes beyond 10,000; "10000+" means that there may be more.
+    Counts stop at 10,000; "10000+" means that there may be more.
 
     \b
     Examples:
@@ -53,17 +53,19 @@ def list_(target: Target) -> None:
     if target.as_json:
         print_json({"queues": found})
     else:
-        print_table(found, _QUEUES, "there is no queue yet: enqueue a job")
+        print_table(found, _QUEUES, "no queue yet: enqueue a job")
 
 
 @queues.command("pause")
 @click.argument("queue", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Every queue, also those first used later.")
-@click.option("--note", help="Why.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Every queue, including those first used later."
+)
+@click.option("--note", help="Reason.")
 @by_option
 @on_database
 def pause(target: Target, queue: str | None, is_all: bool, note: str | None, by: str) -> None:
-    """Let workers take no more jobs of a queue, or of any; running ones go on.
+    """Stop workers from claiming jobs of one queue, or of all; running jobs continue.
 
     \b
     Examples:
@@ -83,7 +85,7 @@ def pause(target: Target, queue: str | None, is_all: bool, note: str | None, by:
 @click.option("--all", "is_all", is_flag=True, help="End `pause --all`; single pauses stay.")
 @on_database
 def resume(target: Target, queue: str | None, is_all: bool) -> None:
-    """Let workers take jobs of a queue again, or end a pause of all queues.
+    """End the pause of one queue, or the pause of all queues.
 
     \b
     Examples:
@@ -113,7 +115,7 @@ def resume(target: Target, queue: str | None, is_all: bool) -> None:
 def limit(
     target: Target, queue: str, job_limit: int | None, is_any: bool, per_workspace: int | None
 ) -> None:
-    """Limit what of a queue may run at once; what is not named stays as it is.
+    """Limit how much of a queue runs at once; limits that are not given are unchanged.
 
     \b
     Examples:
@@ -122,7 +124,7 @@ def limit(
       duly queues limit mail --any
     """
     if is_any == (job_limit is not None) and (is_any or per_workspace is None):
-        raise click.UsageError("name one of --jobs and --any, or --per-workspace")
+        raise click.UsageError("pass one of --jobs and --any, or --per-workspace")
     jobs = None if is_any else UNSET if job_limit is None else job_limit
     pairs = UNSET if per_workspace is None else per_workspace
     target.ask(lambda admin: admin.limit(queue, job_limit=jobs, workspace_limit=pairs))
@@ -135,7 +137,7 @@ def _check_all(queue: str | None, is_all: bool) -> None:
 
 
 def _said(target: Target, queue: str | None, state: str) -> None:
-    """Print what is in force now; without a name it is about all queues."""
+    """Print the new state of a queue, or of all queues without a name."""
     if target.as_json:
         print_json({"queue": queue, "state": state})
     elif queue is None:

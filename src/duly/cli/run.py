@@ -1,4 +1,4 @@
-"""`duly run`, and its parts: an application's loops, API and dashboard in this process."""
+"""`duly run`, `worker`, `planner` and `serve`: an application's loops, API and dashboard."""
 
 from __future__ import annotations
 
@@ -43,18 +43,20 @@ _working = _options(
     ),
     click.option("--slots", default=16, show_default=True, help="Handlers that run at once."),
     click.option("--fair", is_flag=True, help="Serve the least recently served workspace first."),
-    click.option("--lease", default=30.0, show_default=True, help="Seconds a job is ours."),
-    click.option("--drain", default=30.0, show_default=True, help="Seconds to end when stopped."),
+    click.option("--lease", default=30.0, show_default=True, help="Seconds of a job's lease."),
+    click.option(
+        "--drain", default=30.0, show_default=True, help="Seconds to finish jobs at stop."
+    ),
 )
 _probed = _options(
     click.option(
         "--health",
         metavar="HOST:PORT",
-        help="Answer /healthz, /readyz and /metrics there, and nothing else.",
+        help="Serve only /healthz, /readyz and /metrics there.",
     ),
 )
 _serving = _options(
-    click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen."),
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
         "--port",
         type=click.IntRange(0, 65_535),
@@ -62,7 +64,7 @@ _serving = _options(
         show_default=True,
         help="0 takes a free one.",
     ),
-    click.option("--dev", is_flag=True, help="Nobody on this machine needs to sign in."),
+    click.option("--dev", is_flag=True, help="Development mode: no sign-in on this machine."),
 )
 
 
@@ -77,9 +79,9 @@ _serving = _options(
 def run(application: str, roles: str, **words: Any) -> None:
     """Run an application: schedules, jobs, API and dashboard, until SIGTERM or Ctrl-C.
 
-    MODULE:NAME is where its Duly object is, as in `reminders:app`. Start as many processes as you
-    like, on as many machines: they share the work through the database. One of them, or some
-    behind a proxy, have the role `api`.
+    MODULE:NAME names its Duly object, as in `reminders:app`. Start as many processes as you like,
+    on as many machines: they share the work through the database. Give the role `api` to one of
+    them, or to several behind a proxy.
 
     \b
     Examples:
@@ -117,7 +119,7 @@ def worker(application: str, **words: Any) -> None:
 @log_options
 @explain_failures
 def planner(application: str, **words: Any) -> None:
-    """Make jobs from schedules that come due: `duly run` with the roles planner and keeper.
+    """Create jobs from due schedules: `duly run` with the roles planner and keeper.
 
     \b
     Examples:
@@ -132,7 +134,7 @@ def planner(application: str, **words: Any) -> None:
 @log_options
 @explain_failures
 def serve(application: str, **words: Any) -> None:
-    """Answer HTTP: API, dispatch, webhooks and dashboard; `duly run` with the role api.
+    """Serve HTTP: API, dispatch, webhooks and dashboard; `duly run` with the role api.
 
     \b
     Examples:
@@ -167,7 +169,7 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
 
 
 def _server(app: Duly, words: dict[str, Any]) -> Listening:
-    # Only those who serve wait for the import.
+    # Imported late: only commands that serve need it.
     from duly.web.serving.serving import Address, Serving
 
     server = Serving(app, Address(words["host"], words["port"], words["dev"]))

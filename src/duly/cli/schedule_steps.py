@@ -1,4 +1,4 @@
-"""`duly schedules`, second part: pause, resume, delete, run, backfill and release."""
+"""`duly schedules`, commands that change: pause, resume, delete, run, backfill and release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duly.operate.schedule_views import OccurrenceView, ScheduleView
 
 
 def _step(target: Target, work: Callable[[Admin], Awaitable[ScheduleView]], did: str) -> None:
-    """Do it, and say how the schedule stands now."""
+    """Run a step and print the schedule's new state."""
     view = target.ask(work)
     if target.as_json:
         print_json({"schedule": view})
@@ -27,11 +27,11 @@ def _step(target: Target, work: Callable[[Admin], Awaitable[ScheduleView]], did:
 
 @click.command("pause")
 @click.argument("schedule")
-@click.option("--note", default="", help="Why.")
+@click.option("--note", default="", help="Reason.")
 @by_option
 @on_database
 def pause(target: Target, schedule: str, note: str, by: str) -> None:
-    """Take a schedule out of the index until it is resumed.
+    """Pause a schedule until it is resumed.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def pause(target: Target, schedule: str, note: str, by: str) -> None:
 @by_option
 @on_database
 def resume(target: Target, schedule: str, by: str) -> None:
-    """Put a paused schedule back; its next time is the first after now.
+    """Resume a paused schedule; its next time is the first after now.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def resume(target: Target, schedule: str, by: str) -> None:
 @yes_option
 @on_database
 def delete(target: Target, schedule: str, by: str, yes: bool) -> None:
-    """Delete a schedule; its ledger and its history stay, under its id.
+    """Delete a schedule; its ledger and history are kept under its id.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def delete(target: Target, schedule: str, by: str, yes: bool) -> None:
 @by_option
 @on_database
 def release(target: Target, schedule: str, by: str) -> None:
-    """Try a quarantined schedule again; one that is as broken as before comes back.
+    """Retry a quarantined schedule; it is quarantined again if it is still broken.
 
     \b
     Examples:
@@ -103,10 +103,10 @@ def release(target: Target, schedule: str, by: str) -> None:
 
 @click.command("run")
 @click.argument("schedule")
-@click.option("--request-id", help="The same id makes one run, however often it is asked.")
+@click.option("--request-id", help="Repeated calls with the same id make one run.")
 @on_database
 def run(target: Target, schedule: str, request_id: str | None) -> None:
-    """Run a schedule once, now, beside its times; the overlap policy decides as ever.
+    """Run a schedule once, now, in addition to its times; the overlap policy applies.
 
     Needs --app: the application declares how the action runs.
 
@@ -135,8 +135,8 @@ def run(target: Target, schedule: str, request_id: str | None) -> None:
 def backfill(target: Target, schedule: str, since: str, until: str, yes: bool) -> None:
     """Run past times that never ran: missed, skipped, withdrawn, or not in the ledger.
 
-    Times without an offset are on the wall of the schedule's zone. Stopped in the middle, it may be
-    begun again: what has its job is left alone.
+    Times without an offset are in the schedule's zone. An interrupted backfill can be restarted:
+    times that have a job are left alone.
 
     \b
     Examples:
@@ -153,15 +153,15 @@ def backfill(target: Target, schedule: str, since: str, until: str, yes: bool) -
         times = instant(since, zone), instant(until, zone)
         return await admin.schedules.backfill(schedule, *times, on_step=on_step)
 
-    # A program that reads JSON has no eye for a bar.
+    # No progress bar in JSON output.
     with nullcontext() if target.as_json else bar:
         task = bar.add_task("backfill", total=None)
         done = target.ask(work)
     if target.as_json:
         print_json({"planned": done.planned, "left_alone": done.left_alone, "times": done.total})
     else:
-        say(f"{done.planned} jobs made, {done.left_alone} times left alone")
+        say(f"{done.planned} jobs created, {done.left_alone} times left alone")
 
 
 STEPS = (backfill, delete, pause, release, resume, run)
-"""What stands beside the looking commands in `duly schedules`."""
+"""Commands added to the group `duly schedules`."""

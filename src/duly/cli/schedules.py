@@ -1,4 +1,4 @@
-"""`duly schedules`: find, look, ask why. What steps in is in `schedule_steps`."""
+"""`duly schedules`: list, show and explain. Commands that change are in `schedule_steps`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _QUARANTINE = {
 
 @click.group()
 def schedules() -> None:
-    """Look at schedules of all owners, ask why, and step in.
+    """List, explain and change schedules of all owners.
 
     A SCHEDULE is written flow/scope/name, as in crm/user:ada/digest (flow/name for the system's; a
     slash inside a part is %2F), or by its id.
@@ -60,9 +60,9 @@ def schedules() -> None:
 @click.option("--flow", help="Of this flow.")
 @click.option("--owner", help="Of this scope: system, user:<id> or workspace:<id>.")
 @click.option("--state", type=click.Choice(_STATES), help="In this state.")
-@click.option("--hand-over", type=click.Choice(_HAND_OVERS), help="Handed over this way.")
-@click.option("--name", "prefix", default="", help="Whose name begins so.")
-@click.option("--after", metavar="SCHEDULE", help="Go on after the last one of the page before.")
+@click.option("--hand-over", type=click.Choice(_HAND_OVERS), help="With this hand-over.")
+@click.option("--name", "prefix", default="", help="Prefix of the name.")
+@click.option("--after", metavar="SCHEDULE", help="Continue after the previous page's last one.")
 @limit_option
 @on_database
 def list_(
@@ -94,7 +94,7 @@ def list_(
     if target.as_json:
         print_json({"schedules": found, "next": following})
         return
-    print_table(found, _COLUMNS, "no schedule is like that; leave out an option to see more")
+    print_table(found, _COLUMNS, "no schedule matches; omit an option to see more")
     if following is not None:
         say(f"more: --after {following}", dim=True, err=True)
 
@@ -135,7 +135,7 @@ def show(target: Target, schedule: str, times: int, limit: int) -> None:
     heading("ledger, newest first")
     print_table(detail.occurrences, LEDGER, "  nothing yet")
     heading("history")
-    print_table(detail.events, _EVENTS, "  nothing is kept")
+    print_table(detail.events, _EVENTS, "  none stored")
 
 
 def _detail(detail: ScheduleDetail) -> dict[str, object]:
@@ -201,7 +201,7 @@ def _print_coverage(detail: ScheduleDetail) -> None:
 )
 @on_database
 def preview(target: Target, schedule: str, count: int) -> None:
-    """Say when a schedule fires next, paused or not.
+    """List the next times of a schedule, also while it is paused.
 
     \b
     Examples:
@@ -224,13 +224,13 @@ def preview(target: Target, schedule: str, count: int) -> None:
     "--at",
     required=True,
     metavar="TIME",
-    help="ISO-8601; without an offset, on the wall of the schedule's zone.",
+    help="ISO-8601; without an offset, in the schedule's zone.",
 )
 @on_database
 def why(target: Target, schedule: str, at: str) -> None:
-    """Say why a schedule fired at a time, or why it did not.
+    """Explain why a schedule did or did not fire at a time.
 
-    Works for any time, past or to come, and for deleted schedules by their id.
+    Works for any past or future time, and for deleted schedules by their id.
 
     \b
     Examples:
@@ -256,7 +256,7 @@ def why(target: Target, schedule: str, at: str) -> None:
 @limit_option
 @on_database
 def events(target: Target, schedule: str, limit: int) -> None:
-    """List what was done to a schedule, and by whom; of a deleted one by its id.
+    """List the changes of a schedule and their authors; name a deleted one by its id.
 
     \b
     Examples:
@@ -270,7 +270,7 @@ def events(target: Target, schedule: str, limit: int) -> None:
     if target.as_json:
         print_json({"events": found})
     else:
-        print_table(found, _EVENTS, "nothing is kept")
+        print_table(found, _EVENTS, "none stored")
 
 
 @schedules.command("quarantine")

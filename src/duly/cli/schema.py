@@ -1,4 +1,4 @@
-"""`duly schema`: the database schema out of band."""
+"""`duly schema`: manage the database schema out of band."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _namespace = click.option("--namespace", help="PostgreSQL schema, or table prefi
 
 @click.group()
 def schema() -> None:
-    """Print, make, upgrade or check the database schema.
+    """Print, create, upgrade or check the database schema.
 
-    Duly applies its migrations when it starts. With skip_schema_init=True it runs no DDL, and these
-    commands are for whoever does.
+    Duly applies its migrations when it starts. With skip_schema_init=True it runs no DDL; use these
+    commands instead.
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def schema() -> None:
 @_namespace
 @explain_failures
 def print_(url: str, namespace: str | None) -> None:
-    """Print the statements for the database of URL; nothing is connected to.
+    """Print the statements for the database of URL, without connecting.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def print_(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def init(url: str, namespace: str | None) -> None:
-    """Make the schema, or bring it up to date; repeating it is harmless.
+    """Create the schema or bring it up to date; repeating it is safe.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def init(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def upgrade(url: str, namespace: str | None) -> None:
-    """Apply the migrations that are missing.
+    """Apply the missing migrations.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def upgrade(url: str, namespace: str | None) -> None:
 @_namespace
 @explain_failures
 def check(url: str, namespace: str | None) -> None:
-    """Say whether this release can work on the database; exit code 3 if not.
+    """Check whether this release can work on the database; exit code 3 if not.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
-"""Which database a command works on: `--url`, DULY_URL, or the one of `--app`.
+"""The database that a command works on: `--url`, DULY_URL, or the one of `--app`.
 
-Commands reach data through `admin` alone, and run no DDL: a wrong URL must not make a database.
+Commands reach data only through `admin`, and run no DDL: a wrong URL must not create a database.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STORES = logging.getLogger("duly.stores.sql.transactions")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A database, and how its answers are printed."""
+    """A database, and the output format."""
 
     url: str | None
     application: str | None
@@ -41,8 +41,8 @@ class Target:
     as_json: bool
 
     def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Run one piece of work with the admin of the database."""
-        # Who runs the application hears of faults at its start; a command need not repeat them.
+        """Run a piece of work with the admin of the database and return its result."""
+        # The running application logs these warnings at startup; a command need not repeat them.
         _STORES.addFilter(_is_no_fault)
 
         async def run() -> T:
@@ -57,9 +57,9 @@ class Target:
             return find_app(self.application)
         url = self.url or Settings.from_environment().url
         if url is None:
-            raise click.UsageError("no database: pass --url, set DULY_URL, or name --app")
+            raise click.UsageError("no database: pass --url or --app, or set DULY_URL")
         if url == "memory:":
-            raise InvalidInput("memory: lives and ends with its process; name a database")
+            raise InvalidInput("url is memory:, which no other process can read; name a database")
         file = Path(url.removeprefix(_FILE).partition("?")[0])
         if url.startswith(_FILE) and not file.exists():
             raise BackendUnavailable(f"there is no file {file}; run: duly schema init {url}")
@@ -71,14 +71,14 @@ def _is_no_fault(record: logging.LogRecord) -> bool:
 
 
 def on_database(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that name a database, and one Target in their place."""
+    """Add the database options to a command, which receives one Target instead."""
 
     @click.option("--url", help="Database of the application.  [default: DULY_URL]")
     @click.option(
         "--app",
         "application",
         metavar="MODULE:NAME",
-        help="Take database and secret names from an application; else all values are hidden.",
+        help="Take database and secret names from an application; otherwise values are hidden.",
     )
     @click.option("--namespace", help="PostgreSQL schema, or table prefix in SQLite.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -98,35 +98,35 @@ def on_database(command: Callable[..., None]) -> Callable[..., None]:
 
 
 by_option = click.option(
-    "--by", default="operator", show_default=True, help="Who asks, for the history."
+    "--by", default="operator", show_default=True, help="Your name, for the history."
 )
-yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 limit_option = click.option(
     "--limit", default=50, show_default=True, type=click.IntRange(1, 1_000), help="How many."
 )
 
 
 def confirm(question: str, *, is_sure: bool) -> None:
-    """Ask before something that cannot be undone; without a terminal the answer is no."""
+    """Ask for confirmation unless `is_sure`; exit if the answer is no or there is no terminal."""
     if not is_sure and not click.confirm(escape_controls(question), err=True):
-        say("nothing was done; --yes answers the question", err=True)
+        say("nothing was done; pass --yes to skip the question", err=True)
         raise SystemExit(1)
 
 
 def instant(text: str, zone: str = "UTC") -> datetime:
-    """An ISO-8601 time; one without an offset is on the wall of a zone."""
+    """Parse an ISO-8601 time; without an offset it is local time in `zone`."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"time {text!r}; write ISO-8601, such as 2026-03-07T09:00:00Z, or 2026-03-07T09:00 on "
-            "the wall of the schedule's zone"
+            f"time {text!r}; write ISO-8601, such as 2026-03-07T09:00:00Z, or 2026-03-07T09:00 in "
+            "the schedule's zone"
         ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
 
 
 async def zone_of(admin: Admin, schedule: str) -> str:
-    """Where a schedule's wall is; UTC for one that is deleted."""
+    """Return the zone of a schedule; UTC for a deleted one."""
     try:
         return (await admin.schedules.get(schedule)).zone
     except NotFound:

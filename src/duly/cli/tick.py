@@ -1,4 +1,4 @@
-"""`duly tick`: post an application's due schedules to where it answers."""
+"""`duly tick`: post an application's due schedules to its URL."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("application", metavar="MODULE:NAME")
-@click.option("--url", help="Where the application answers; else DULY_BASE_URL.")
-@click.option("--period", default=10.0, show_default=True, help="Seconds between two looks.")
-@click.option("--once", is_flag=True, help="Post what is due now, print how it went, and end.")
+@click.option("--url", help="URL of the application; else DULY_BASE_URL.")
+@click.option("--period", default=10.0, show_default=True, help="Seconds between two ticks.")
+@click.option("--once", is_flag=True, help="Post what is due now, print the result, and exit.")
 @log_options
 @explain_failures
 def tick(application: str, url: str | None, period: float, once: bool, **words: str) -> None:
     """Post schedules of hand-over `http` as they come due, until SIGTERM or Ctrl-C.
 
-    MODULE:NAME is where its Duly object is. Start as many as you like: they share the work through
-    the database. The secret is the first of DULY_DISPATCH_SECRETS.
+    MODULE:NAME names its Duly object. Start as many as you like: they share the work through the
+    database. The secret is the first of DULY_DISPATCH_SECRETS.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ async def _repeat(tick: Tick, period: float) -> None:
 
 async def _drain(tick: Tick, stopping: asyncio.Event | None = None) -> TickReport:
     """Tick until nothing is due."""
-    # Only those who post wait for the import.
+    # Imported late: only this command needs it.
     from duly.dispatch.tick.tick import TickReport
 
     total = TickReport()
@@ -90,6 +90,6 @@ async def _drain(tick: Tick, stopping: asyncio.Event | None = None) -> TickRepor
 
 def _words(report: TickReport) -> str:
     return (
-        f"posted {report.posted}: {report.closed} taken, {report.again} to be posted again, "
+        f"posted {report.posted}: {report.closed} accepted, {report.again} to be posted again, "
         f"{report.failed} failed"
     )

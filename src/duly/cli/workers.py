@@ -1,4 +1,4 @@
-"""`duly workers`: who works, and who has fallen silent."""
+"""`duly workers`: list workers, alive and silent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORKERS = {
 @limit_option
 @on_database
 def workers(target: Target, limit: int) -> None:
-    """List workers, and whether they were heard of lately.
+    """List workers, and whether they are alive.
 
     \b
     Examples:
@@ -46,4 +46,4 @@ def workers(target: Target, limit: int) -> None:
     if target.as_json:
         print_json({"workers": found})
     else:
-        print_table(found, _WORKERS, "no worker has been heard of; start one with: duly run")
+        print_table(found, _WORKERS, "no worker is registered; start one with: duly run")

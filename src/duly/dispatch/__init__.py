@@ -1,4 +1,4 @@
-"""Station 5 over HTTP: the dispatch contract, its resolver, the tick and webhooks."""
+"""Dispatch over HTTP: the contract, resolvers, the tick and webhooks."""
 
 from duly.dispatch.auth.secrets import Gateway
 from duly.dispatch.auth.verifiers import hmac_sha1, hmac_sha256, standard_webhooks

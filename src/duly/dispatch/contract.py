@@ -1,7 +1,7 @@
-"""The dispatch contract: every answer it gives, and the decisions that need no store. Pure.
+"""The dispatch contract: its answers, and the checks that need no store. Pure.
 
-Takes the parts of a request; gives values, or raises a Refusal that carries the answer. The order
-of the checks is the dispatcher's; what each of them says stands here.
+A check returns a value or raises a Refusal that carries the answer. The dispatcher decides the
+order of the checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_MESSAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a caller gets: a status, and a body that JSON can say."""
+    """An HTTP answer: a status, a body that is sent as JSON, and headers."""
 
     status: int
     body: Any = None
@@ -37,7 +37,7 @@ class Answer:
 
 
 class Refusal(Exception):
-    """An answer that ends the checks."""
+    """An exception that carries the answer and ends the checks."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer)
@@ -46,54 +46,54 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """A request as it came: the id still encoded, the body unread."""
+    """A request as received: the id still encoded, the body not parsed."""
 
     flow: str
     schedule_id: str
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers with names in lower case."""
     body: bytes
 
 
 class Words(msgspec.Struct, frozen=True, rename="camel"):
-    """The body, every part of which may be absent."""
+    """The body; every field may be absent."""
 
     nominal_fire_time: str | None = None
-    """ISO-8601 with a zone: which occurrence this is. None: the request is its own."""
+    """The occurrence as ISO-8601 with a zone; None: the request is an occurrence of its own."""
     idempotency_key: str | None = None
     flow: str | None = None
-    """Where they are there, flow and id must be those of the URL."""
+    """Flow and id, if present, must be those of the URL."""
     schedule_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the body asked for, checked."""
+    """The checked request of a body."""
 
     nominal_ms: int | None
     key: str | None
     is_aimed: bool
-    """Whether the body says which schedule it is for."""
+    """Whether the body names its flow and schedule."""
 
 
 def accepted(target: DispatchId, origin: Origin, job_id: JobId) -> Answer:
-    """The job is made."""
+    """Return the answer for a new job."""
     body = {"scheduleId": target.text, "origin": origin, "requestId": job_id}
     return Answer(202, {"status": "accepted", **body})
 
 
 def duplicate(target: DispatchId) -> Answer:
-    """It was dispatched before."""
+    """Return the answer for an occurrence or key that was dispatched before."""
     return Answer(200, {"status": "duplicate", "scheduleId": target.text})
 
 
 def skipped(in_flight: JobId) -> Answer:
-    """The overlap policy let it go: another request had not ended."""
+    """Return the answer for a dispatch skipped by overlap policy: another run has not ended."""
     return Answer(200, {"status": "skipped", "reason": "in_flight", "requestId": in_flight})
 
 
 def refusal(status: int, error: str, message: str | None = None) -> Refusal:
-    """An answer that says what was wrong, in one word and, where it helps, in a sentence."""
+    """Return a Refusal with an error code and, if it helps, a message."""
     body = {"error": error}
     if message is not None:
         body["message"] = message[:MAX_MESSAGE]
@@ -114,13 +114,13 @@ def system_refusal(admission: Admission | None) -> Answer | None:
 
 
 def unauthorized() -> Refusal:
-    """The same for whatever is asked by somebody unknown."""
+    """Return the refusal of an unknown caller, the same for every request."""
     answer = Answer(401, {"error": "unauthorized"}, {"www-authenticate": "Bearer"})
     return Refusal(answer)
 
 
 def read_target(raw: str) -> DispatchId:
-    """The id of the URL."""
+    """Return the id of the URL; refuse an invalid one."""
     target = read_id(raw)
     if target is None:
         raise refusal(400, "invalid_schedule_id")
@@ -128,7 +128,7 @@ def read_target(raw: str) -> DispatchId:
 
 
 def read_body(body: bytes, flow: str, target: DispatchId) -> Asked:
-    """What the body asks for; an empty one asks for nothing in particular."""
+    """Return the checked request of a body; an empty one requests no occurrence and no key."""
     if not body.strip():
         return Asked(None, None, is_aimed=False)
     try:
@@ -148,7 +148,7 @@ def read_body(body: bytes, flow: str, target: DispatchId) -> Asked:
 
 
 def _is_for(text: str | None, target: DispatchId) -> bool:
-    # Proxies and clients may write the same URL in another way.
+    # Proxies and clients may encode the same URL differently.
     named = None if text is None else read_id(text)
     return text is None or (named is not None and named.canonical == target.canonical)
 
@@ -167,9 +167,9 @@ def _nominal_ms(text: str | None) -> int | None:
 
 
 def stored_key(schedule: ScheduleId, kind: Literal["key", "message"], said: str) -> str:
-    """What the key of a call is stored as: it reaches no further than its schedule.
+    """Return the stored form of a call's key, which is unique to its schedule.
 
-    Jobs have their keys by workspace and action, so a caller's own word could meet another's.
+    Keys of jobs are unique by workspace and action, so callers' own keys could collide.
     """
     told = msgspec.json.encode([schedule, kind, said])
     return f"dispatch:{sha256(told).hexdigest()}"
@@ -177,21 +177,21 @@ def stored_key(schedule: ScheduleId, kind: Literal["key", "message"], said: str)
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """What strict mode goes by."""
+    """The inputs of the strict mode check."""
 
     now_ms: int
     within_ms: int
     is_claimed: bool
-    """A tick of ours has this occurrence in hand: however late, it is not far from its time."""
+    """A tick of this application has claimed the occurrence, which may then be late."""
 
 
 def check_strictly(nominal_ms: int | None, trigger: Trigger | None, strict: Strictness) -> None:
-    """Refuse a dispatch that names no time, or one that the schedule does not have about now."""
+    """Refuse a dispatch without a time, or with one that is no occurrence close to now."""
     if nominal_ms is None:
         raise refusal(400, "invalid_schedule", "nominalFireTime is missing; strict mode needs it")
     at = from_ms(nominal_ms).isoformat()
     if trigger is None or trigger.next_after_ms(nominal_ms - 1) != nominal_ms:
         raise refusal(400, "invalid_schedule", f"{at} is not an occurrence of this schedule")
     if abs(nominal_ms - strict.now_ms) > strict.within_ms and not strict.is_claimed:
-        within = f"strict mode allows {strict.within_ms // 1000} seconds"
-        raise refusal(400, "invalid_schedule", f"{at} is far from now; {within}")
+        within = f"strict mode allows {strict.within_ms // 1000} s"
+        raise refusal(400, "invalid_schedule", f"{at} is too far from now; {within}")

@@ -1,6 +1,6 @@
-"""What a flow's own code declares: dispatched under `system/<name>`, or by the bare name.
+"""Static schedules in dispatch: addressed as `system/<name>`, or by the bare name.
 
-They need no row in the store; where there is one, it says whether the schedule is paused.
+They need no row in the store; if there is one, it decides whether the schedule is enabled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from duly.triggers import Cron
 
 
 def static_target(flow: Flow, target: DispatchId) -> DispatchId:
-    """The id with its owner, where a bare name means a schedule that the flow declares."""
+    """Return the id, with owner `system` if it is the bare name of a static schedule."""
     is_bare = target.owner is None and target.name in flow.statics
     return replace(target, owner=str(SYSTEM)) if is_bare else target
 
 
 def static_of(flow: Flow, target: DispatchId) -> ScheduleConfig | None:
-    """The schedule that the flow itself declares under this id."""
+    """Return the static schedule of this id; None: there is none."""
     declared = flow.statics.get(target.name) if target.owner == str(SYSTEM) else None
     if declared is None:
         return None
@@ -41,7 +41,7 @@ def static_of(flow: Flow, target: DispatchId) -> ScheduleConfig | None:
 
 
 async def list_static(store: Store, flow: Flow) -> dict[str, Any]:
-    """The static schedules of a flow, and whether dynamic ones are served; never which."""
+    """Return the static schedules of a flow; dynamic ones are not listed."""
     found = []
     for name, declared in sorted(flow.statics.items()):
         definition = declared.definition

@@ -1,8 +1,7 @@
-"""Station 5: from a dispatch to a job.
+"""The dispatcher: answers a dispatch request by making a job or refusing it.
 
-Takes a request and gives an answer, by the checks of the contract in their documented order: who
-asks, which id, which flow, what body, seen before, which schedule, enabled, valid, allowed, and
-then one step of the store that makes the job or says why not.
+Runs the checks of the contract in their documented order: caller, id, flow, body, duplicate,
+schedule, enabled, valid, allowed; then one atomic step of the store makes the job or refuses it.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ log = logging.getLogger(__name__)
 
 Ready = Callable[[], Awaitable[Store]]
 Authorize = Callable[..., Any]
-"""authorize(principal, schedule): whether it may run now."""
+"""authorize(principal, schedule) returns whether the schedule may run now."""
 _FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """A request that came past authentication, id, flow and body."""
+    """A request that passed the checks of caller, id, flow and body."""
 
     flow: Flow
     target: DispatchId
@@ -54,7 +53,7 @@ class Dispatch:
 
 
 class Dispatcher:
-    """Answers dispatches."""
+    """The handler of dispatch requests."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Dispatcher:
         self._clock = SystemClock() if clock is None else clock
 
     async def answer(self, ready: Ready, request: DispatchRequest) -> Answer:
-        """The answer to one request; `ready` opens the store, if it comes to that."""
+        """Return the answer to one request; `ready` opens the store if it is needed."""
         try:
             dispatch = self._read(request)
             return await self._dispatched(await ready(), dispatch)
@@ -94,13 +93,13 @@ class Dispatcher:
         asked = contract.read_body(request.body, request.flow, sent)
         target = static_target(flow, sent)
         if admission.message_id is not None and not asked.is_aimed:
-            # A signature covers the body alone: without a word of its aim it would fit any URL.
+            # A signature covers only the body: a body without flow and id would fit any URL.
             raise contract.unauthorized()
         return Dispatch(flow, target, asked, admission)
 
     async def _dispatched(self, store: Store, dispatch: Dispatch) -> Answer:
         flow, target, asked = dispatch.flow, dispatch.target, dispatch.asked
-        # A static schedule has one id, whatever a parser would make of it.
+        # The id of a static schedule is not parsed by the application.
         parse_id = self._options.parse_id if static_of(flow, target) is None else None
         by = dispatch.admission.principal
         stored = await find_stored(store, flow.name, target, parse_id, by)
@@ -119,7 +118,7 @@ class Dispatcher:
         return await fire(store, firing)
 
     async def _is_claimed(self, store: Store, identity: ScheduleId, dispatch: Dispatch) -> bool:
-        """Whether a tick has this occurrence in hand; one that went further is a duplicate."""
+        """Return whether a tick has claimed this occurrence; refuse one that was dispatched."""
         nominal_ms = dispatch.asked.nominal_ms
         if nominal_ms is None:
             return False
@@ -157,8 +156,8 @@ class Dispatcher:
             raise refusal(400, "invalid_schedule", "principal must be a Principal")
         if not context.may_run_as(principal):
             message = (
-                f"the id does not name {principal.scope}; a resolver that has checked whose the "
-                "schedule is says so with ctx.vouch(principal)"
+                f"the id does not name {principal.scope}; if the resolver has checked that the "
+                "schedule belongs to it, call ctx.vouch(principal)"
             )
             raise refusal(400, "invalid_schedule", message)
         if by is not None and by.scope != principal.scope:
@@ -187,18 +186,18 @@ def _key(dispatch: Dispatch, identity: ScheduleId) -> str | None:
     if said is not None:
         return contract.stored_key(identity, "key", said)
     if message_id is None or dispatch.asked.nominal_ms is not None:
-        return None  # The request, or the occurrence, is its own key.
+        return None  # The request or the occurrence identifies itself.
     return contract.stored_key(identity, "message", message_id)
 
 
 async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:
-    """The answer of the flow's own resolver, or of the reference resolver."""
+    """Return the answer of the flow's own resolver, or else of the reference resolver."""
     if flow.resolver is None:
         return context.stored
     try:
         answer = await call(flow.resolver, context.target.text, context)
     except InvalidInput as error:
-        # Most likely a rule or a principal that could not even be made.
+        # Most likely a trigger or a principal that could not be constructed.
         raise refusal(400, "invalid_schedule", str(error)) from None
     except Exception as error:  # noqa: BLE001 - the application's own
         about = {"event": "dispatch.resolver"}
@@ -206,8 +205,8 @@ async def _asked(flow: Flow, context: ResolveContext) -> ScheduleConfig | None:
         raise refusal(500, "resolver_failed", "the resolver raised; see the log") from None
     if answer is not None and not isinstance(answer, ScheduleConfig):
         about = {"event": "dispatch.resolver"}
-        log.error("resolver of %s gave %r", flow.name, type(answer).__name__, extra=about)
-        raise refusal(500, "resolver_failed", "the resolver gave no ScheduleConfig")
+        log.error("resolver of %s returned %r", flow.name, type(answer).__name__, extra=about)
+        raise refusal(500, "resolver_failed", "the resolver did not return a ScheduleConfig")
     return answer
 
 

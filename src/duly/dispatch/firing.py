@@ -1,7 +1,7 @@
-"""The last step of a dispatch: the input, and the one verb that makes the job.
+"""The last step of a dispatch: the input, and the verb that makes the job.
 
-The store decides alone whether an occurrence or a key is taken and whether another run is in the
-way; nothing here looks before it leaps.
+Only the store decides, in that one atomic step, whether an occurrence or a key is taken and whether
+another run blocks this one; nothing is checked beforehand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from duly.triggers.instants import from_ms
 log = logging.getLogger(__name__)
 
 MAX_SHIFT = 100
-"""Requests without a time of one schedule that one millisecond may hold."""
+"""Most requests without a time that one schedule may get in one millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class InputContext:
-    """What a function that makes the input may know."""
+    """The argument of a function that makes the input."""
 
     schedule_id: str
     flow: str
@@ -59,7 +59,7 @@ class InputContext:
 
 
 async def fire(store: Store, firing: Firing) -> Answer:
-    """Make the job, or say what is in the way."""
+    """Make the job and return the answer, or the answer why no job was made."""
     nominal_ms = firing.asked.nominal_ms
     is_own = nominal_ms is None
     if nominal_ms is None:
@@ -76,7 +76,7 @@ async def fire(store: Store, firing: Firing) -> Answer:
             case Duplicate(job_id):
                 if not is_own or await _has_key(store, job_id, firing.key):
                     return contract.duplicate(firing.target)
-                # Two requests of one millisecond are still two.
+                # Two requests in one millisecond are still two.
             case Inactive():
                 raise refusal(404, "schedule_not_found")
             case _:
@@ -127,7 +127,7 @@ def _request(firing: Firing, text: str, nominal_ms: int) -> Fire:
         "nominalFireTime": from_ms(nominal_ms).isoformat(),
     }
     if firing.asked.key is not None:
-        about["idempotencyKey"] = firing.asked.key  # The job has a digest of it.
+        about["idempotencyKey"] = firing.asked.key  # The job itself has only a digest of it.
     try:
         job = NewJob(
             id=JobId(new_id("job_")),

@@ -1,7 +1,7 @@
 """The id of a schedule in a dispatch URL, read from the raw path. Pure.
 
-Takes `<owner>/<name>` with each part percent-encoded; gives the parts decoded once. What could
-stand for no schedule at all is refused here; the shape of an id is its resolver's affair.
+An id is `<owner>/<name>`, each part percent-encoded and decoded once. Ids that no schedule can have
+are refused here; resolvers may define other forms.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from duly.errors import InvalidInput
 from duly.model.schedules import ScheduleId
 from duly.model.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, user
 
-# `|` belongs into no URL, but user ids of the form `auth0|abc` come unencoded all the same.
+# `|` is not allowed in URLs, but user ids of the form `auth0|abc` arrive unencoded.
 _WRITTEN = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/|-]|%[0-9A-Fa-f]{2})+")
 _WORKSPACE = "workspace:"
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchId:
-    """An id, taken apart at its first slash."""
+    """An id, split at its first slash."""
 
     text: str
-    """As it stands in the URL."""
+    """The id as in the URL."""
     owner: str | None
-    """None: the id has no slash."""
+    """The decoded owner; None: the id has no slash."""
     name: str
 
     @property
     def canonical(self) -> str:
-        """One text for all ways of encoding the same id."""
+        """The same text for every encoding of one id."""
         name = quote(self.name, safe="")
         return name if self.owner is None else f"{quote(self.owner, safe='')}/{name}"
 
     @property
     def key(self) -> tuple[Scope, str] | None:
-        """Whose schedule it is and its name; None where it names no owner, or no name."""
+        """The owner's scope and the name; None: one of them is missing or empty."""
         if not self.owner or not self.name:
             return None
         return scope_of(self.owner), self.name
 
 
 def scope_of(owner: str) -> Scope:
-    """The scope that an owner stands for in a dispatch URL."""
+    """Return the scope of an owner in a dispatch URL."""
     if owner == "system":
         return SYSTEM
     if owner.startswith(_WORKSPACE):
@@ -54,7 +54,7 @@ def scope_of(owner: str) -> Scope:
 
 
 def read_id(raw: str) -> DispatchId | None:
-    """The id of a raw path; None where it is too long or not an id at all."""
+    """Return the id of a raw path; None: it is too long or invalid."""
     if len(raw) > MAX_DISPATCH_ID or not _WRITTEN.fullmatch(raw):
         return None
     before, slash, after = raw.partition("/")
@@ -74,6 +74,6 @@ def read_id(raw: str) -> DispatchId | None:
 
 
 def unstored_id(flow: str, target: DispatchId) -> ScheduleId:
-    """The identity of a schedule that is kept elsewhere: the same for the same URL."""
+    """Return the id of a schedule that is kept elsewhere, derived from flow and URL id."""
     digest = sha256(f"{flow}/{target.canonical}".encode()).hexdigest()
     return ScheduleId(f"ext_{digest[:32]}")

@@ -1,4 +1,4 @@
-"""What an application decides about its HTTP surface."""
+"""Options of an application's HTTP surface."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from duly.model.scopes import Scope
 from duly.settings import Settings
 
 ParseId = Callable[[str], tuple[Scope, str] | None]
-"""Whose schedule an id of a URL names, and its name; None: it names none."""
+"""Returns scope and name of the schedule that an id of a URL names; None: it names none."""
 Authenticate = Callable[[Any], Awaitable[Principal | None] | Principal | None]
-"""Who a request comes from (a Starlette Request); None, or the system: nobody known."""
+"""Returns the principal of a Starlette Request; None or the system: not signed in."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Bytes of a request's body; larger ones are answered 413 before they are read."""
+    """Most bytes of a request's body; larger ones are answered 413 before they are read."""
 
     dispatch: int = 16 * 1024
-    """Of a dispatch, and of a tick."""
+    """Bytes of a dispatch or a tick."""
     webhook: int = 1024 * 1024
-    """Of a delivery."""
+    """Bytes of a webhook delivery."""
     api: int = 512 * 1024
-    """Of a call of an end user."""
+    """Bytes of a call of an end user."""
 
     def __post_init__(self) -> None:
         for name in ("dispatch", "webhook", "api"):
@@ -39,30 +39,30 @@ class BodyLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """The HTTP surface; as it stands, nobody gets in."""
+    """Options of the HTTP surface; by default every caller is refused."""
 
     gateways: Sequence[Gateway] | None = None
-    """Who may dispatch and tick; None: holders of DULY_DISPATCH_SECRETS."""
+    """Callers that may dispatch and tick; None: holders of DULY_DISPATCH_SECRETS."""
     authenticate: Authenticate | None = None
-    """Who an end user is; None: the API for end users answers 401."""
+    """Identifies end users; None: the API for end users answers 401."""
     parse_id: ParseId | None = None
-    """Reads ids that are not `<owner>/<name>`."""
+    """Parses ids that are not `<owner>/<name>`."""
     strict: bool = False
-    """Whether a dispatch must name an occurrence that the schedule has about now."""
+    """Whether a dispatch must name an occurrence of the schedule close to now."""
     strict_within_s: float = 3_600
-    """Strict mode: how far from now that occurrence may lie."""
+    """Strict mode: seconds that the occurrence may be from now."""
     user_hand_over: HandOver = "jobs"
-    """Of schedules that end users make."""
+    """Hand-over of schedules that end users create."""
     user_actions: Sequence[str] | None = None
-    """What end users may schedule, as `flow.action`; None: every action of a flow."""
+    """Actions that end users may schedule, as `flow.action`; None: every action of a flow."""
     limits: BodyLimits = field(default_factory=BodyLimits)
-    """Bytes of a body; more is answered 413 before it is read."""
+    """Most bytes of a body; larger ones are answered 413 before they are read."""
     tick: TickOptions = field(default_factory=TickOptions)
-    """How due schedules of hand-over `http` are posted."""
+    """Options of the tick, which posts due schedules of hand-over `http`."""
 
 
 def gateways_of(options: HttpOptions) -> Sequence[Gateway]:
-    """Who may dispatch and tick: as the application says, else as the environment does."""
+    """Return the callers that may dispatch and tick: as configured, else of the environment."""
     if options.gateways is not None:
         return options.gateways
     return [Gateway(secret) for secret in Settings.from_environment().dispatch_secrets]

@@ -1,7 +1,7 @@
-"""From the id of a dispatch URL to a schedule.
+"""Resolution of the id of a dispatch URL to a schedule.
 
-The reference resolver reads the collection in the scope that the id names, so an id aimed at
-somebody else's data finds nothing. A flow may bring its own resolver, which sees who asks.
+The reference resolver reads the collection in the scope that the id names, so an id cannot reach
+another owner's data. A flow may have its own resolver, which is told the caller.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from duly.stores.port import Store
 
 T = TypeVar("T")
 _DISPATCHABLE = frozenset({"active", "finished"})
-"""Finished too: the store, which knows the occurrence and the key, refuses all but a duplicate and
-the last post of a tick."""
+"""Finished ones too: the store knows the occurrence and the key, and refuses all but a duplicate
+and the last post of a tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A schedule that was found, wherever it is kept."""
+    """A schedule that was found, in the store or elsewhere."""
 
     flow: str
     id: ScheduleId
@@ -41,43 +41,43 @@ class Resolved:
     origin: Origin
     config: ScheduleConfig
     schedule: Schedule | None
-    """As stored, where it is stored here."""
+    """The stored schedule; None: it is kept elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveContext:
-    """What a flow's own resolver may know."""
+    """The argument of a flow's own resolver."""
 
     flow: str
     target: DispatchId
     gateway_principal: Principal | None
-    """Who asks; None: the trusted scheduler, whose secret proves no user."""
+    """The caller's principal; None: the trusted scheduler, whose secret proves no user."""
     nominal_at: datetime | None
     found: Schedule | None
-    """The stored schedule that the id names, if there is one."""
+    """The stored schedule that the id names; None: there is none."""
     vouched: list[Principal] = field(default_factory=list)
 
     @property
     def owner(self) -> Principal | None:
-        """Whom the id names, if it is of the form `<owner>/<name>`."""
+        """The principal that the id names; None: the id is not `<owner>/<name>`."""
         key = self.target.key
         return None if key is None else principal_of(key[0])
 
     @property
     def stored(self) -> ScheduleConfig | None:
-        """What the reference resolver would answer."""
+        """The answer of the reference resolver."""
         return None if self.found is None else config_of(self.found)
 
     def vouch(self, principal: Principal) -> Principal:
-        """Let an action run as somebody whom the id does not name.
+        """Let an action run as a principal that the id does not name; return the principal.
 
-        Call it after you have checked that the schedule is theirs: nobody else does.
+        Call it only after checking that the schedule belongs to it: Duly does not check that.
         """
         self.vouched.append(principal)
         return principal
 
     def may_run_as(self, principal: Principal) -> bool:
-        """Whether an answer may name this principal: the system, the owner, or vouched for."""
+        """Return whether a principal is allowed: the system, the owner, or vouched for."""
         if principal.is_system or principal in self.vouched:
             return True
         if self.found is not None and principal.scope == self.found.scope:
@@ -86,7 +86,7 @@ class ResolveContext:
 
 
 def config_of(schedule: Schedule) -> ScheduleConfig:
-    """A stored schedule as a resolver's answer: it runs as its owner."""
+    """Return a stored schedule as a resolver's answer; it runs as its owner."""
     definition = schedule.definition
     return ScheduleConfig(
         action=definition.action,
@@ -101,15 +101,15 @@ def config_of(schedule: Schedule) -> ScheduleConfig:
 async def find_stored(
     store: Store, flow: str, target: DispatchId, parse_id: ParseId | None, by: Principal | None
 ) -> Schedule | None:
-    """The stored schedule that an id names, if whoever asks may know of it."""
+    """Return the stored schedule that an id names; None: missing, or not the caller's."""
     key = None if parse_id is None else _parsed(parse_id, target)
-    # What the parser does not know may be of the usual form: a tick writes no other.
+    # An id that the parser refuses may have the usual form, the only one that a tick writes.
     key = target.key if key is None else key
     if key is None:
         return None
     scope, name = key
     if by is not None and by.scope != scope:
-        return None  # Not even read: a gateway with a principal has its own schedules only.
+        return None  # Not read: a gateway with a principal reaches only its own schedules.
     return await store.get_schedule(ScheduleKey(flow, str(scope), name))
 
 
@@ -121,7 +121,7 @@ def _parsed(parse_id: ParseId, target: DispatchId) -> tuple[Scope, str] | None:
 
 
 async def call(function: Callable[..., Any], *given: Any) -> Any:
-    """Ask the application's code; plain functions on a thread, since they may block."""
+    """Call the application's code; plain functions run on a thread, since they may block."""
     if inspect.iscoroutinefunction(function):
         return await function(*given)
     answer = await asyncio.to_thread(function, *given)

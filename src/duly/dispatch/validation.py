@@ -1,7 +1,6 @@
-"""Whether a resolved schedule can be run at all. Pure.
+"""Validation of a resolved schedule: its action, trigger and policies. Pure.
 
-Takes what a resolver answered; gives its action, trigger and principal checked, or a refusal
-`invalid_schedule` that says what is wrong.
+A mistake is refused as `invalid_schedule` with a message.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from duly.triggers.instants import STORED_FROM_MS, from_ms
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What will run, and by which rule its times are known."""
+    """The checked parts of a resolved schedule."""
 
     action: Action
     trigger: Trigger | None
-    """Bound, or None where only whoever fires it knows."""
+    """The bound trigger; None: unknown here, as the times are kept elsewhere."""
     principal: Principal
     policies: Policies
 
 
 def validated(flow: Flow, resolved: Resolved) -> Checked:
-    """Refuse a bad rule, an unknown action, a bad principal."""
+    """Return the checked parts; refuse a bad trigger, an unknown action or bad policies."""
     config = resolved.config
     try:
         action = _action(flow, config.action)
@@ -65,12 +64,12 @@ def _trigger(flow: Flow, resolved: Resolved) -> Trigger | None:
     trigger = given if isinstance(given, Trigger) else parse_trigger(given)
     if trigger.is_bound:
         return trigger
-    # Kept elsewhere, it has no time of creation: the first of all times stands for it.
+    # Kept elsewhere, it has no time of creation: the earliest stored time is used instead.
     return trigger.bind(f"{flow.name}/{resolved.id}", from_ms(STORED_FROM_MS))
 
 
 def as_schedule(resolved: Resolved, trigger: Trigger | None) -> Schedule:
-    """A schedule that is kept elsewhere, in the form that `authorize` is asked about."""
+    """Return a schedule that is kept elsewhere as a Schedule, for `authorize`."""
     config = resolved.config
     unknown = once(from_ms(STORED_FROM_MS))
     return Schedule(

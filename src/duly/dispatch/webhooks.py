@@ -1,8 +1,8 @@
-"""Station 5: from a webhook's delivery to jobs of its owners.
+"""Webhook deliveries: a delivery becomes jobs of the owners of its documents.
 
-Takes a delivery; verifies it over the raw body, finds the documents that have its value by one
-query of a sparse index, and starts the action as each document's owner. The delivery's id is the
-idempotency key, so that a repeated delivery starts nothing. It comes from what was signed.
+A delivery is verified over the raw body, the documents with its value are found by one query of a
+sparse index, and the action is started as each document's owner. The delivery's id, taken from what
+was signed, is the idempotency key, so that a repeated delivery starts nothing.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from duly.triggers.instants import to_ms
 log = logging.getLogger(__name__)
 
 MAX_FAN_OUT = 1_000
-"""Documents that one delivery may reach."""
+"""Most documents that one delivery may reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRequest:
-    """A delivery as it came."""
+    """A delivery as received."""
 
     flow: Flow
     webhook: Webhook
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers with names in lower case."""
     body: bytes
 
 
 async def deliver(ready: Ready, request: DeliveryRequest, clock: Clock) -> Answer:
-    """The answer to one delivery."""
+    """Verify a delivery, store its jobs and return the answer."""
     try:
         webhook = request.webhook
         if not webhook.verify(request.headers, request.body, to_ms(clock.now()) // 1000):
@@ -86,7 +86,7 @@ def _read(body: bytes) -> Any:
 
 
 def _delivery_id(request: DeliveryRequest, body: Any) -> str:
-    """Return what tells this delivery from others; by default nothing that is not signed."""
+    """Return the id of a delivery, by default only from signed parts; refuse a missing id."""
     webhook = request.webhook
     named = webhook.delivery_id
     if named is None:
@@ -107,7 +107,7 @@ def _delivery_id(request: DeliveryRequest, body: Any) -> str:
 
 
 def _signed_digest(request: DeliveryRequest) -> str:
-    """Return a digest of all that the signature covers, so that no part can be exchanged."""
+    """Return a digest of everything that the signature covers, so that no part can be replaced."""
     digest = sha256()
     for name in request.webhook.signed_headers:
         given = request.headers.get(name, "").encode("utf-8", "surrogatepass")
@@ -117,12 +117,12 @@ def _signed_digest(request: DeliveryRequest) -> str:
 
 
 async def _value(webhook: Webhook, body: Any) -> str | None:
-    """What the delivery is about, as the index has it; None: about nothing that could be there."""
+    """Return the value to look up, as the index stores it; None: the body has none."""
     route = webhook.route
     try:
         return indexed_text(route.attribute, await call(route.value, body))
     except (LookupError, TypeError, AttributeError, InvalidInput):
-        return None  # Senders send other events to the same address; those are nobody's.
+        return None  # Senders send other events to the same address; those have no owner.
 
 
 async def _owners(store: Store, webhook: Webhook, value: str) -> list[Document]:
@@ -189,7 +189,7 @@ async def _enqueued(store: Store, jobs: list[NewJob]) -> Answer:
         for job, job_id in zip(jobs, ids, strict=True)
     ]
     answers = await store.insert_jobs(named)
-    # A key that stands for another body is a delivery repeated badly: the first one counts.
+    # A key taken with another body is a delivery repeated wrongly: the first one counts.
     made = [each for each in answers if isinstance(each, Enqueued) and each.created]
     ids_found = [each.job_id for each in answers]
     status, word = (202, "accepted") if made else (200, "duplicate")

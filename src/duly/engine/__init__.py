@@ -1,1 +1,1 @@
-"""The use cases, each once: functions of a transaction over the port in `engine.port`."""
+"""Use cases, each implemented once as a function of a transaction (`engine.transaction`)."""

@@ -1,4 +1,4 @@
-"""Documents: scoped JSON with a version, and their entries in the sparse index."""
+"""Documents: scoped JSON with a version and entries in a sparse index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put_document(tx: Tx, write: DocumentWrite) -> Written | Refused:
 
 
 def _refuse_full(tx: Tx, write: DocumentWrite) -> Refused | None:
-    """Refuse a new document of a scope that holds as many as it may."""
+    """Return a refusal if a scope has no room for a new document; otherwise None."""
     if write.scope_limit is None:
         return None
     tx.guard(f"{write.collection} of {write.scope}")

@@ -1,7 +1,7 @@
-"""New ids: a readable prefix and a UUID of version 7.
+"""New ids: a readable prefix and a version 7 UUID.
 
-Ids made later sort later, by the millisecond; within one millisecond, chance decides. Ids that are
-made together sort in the order they are made.
+Ids sort by the millisecond in which they were made, and randomly within one. Ids made in one call
+sort in the order in which they are returned.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from duly.errors import InvalidInput
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 MAX_NEW = 1 << 25
+"""Ids per call of `new_ids`."""
 
 Entropy = Callable[[int], bytes]
 _source: ContextVar[tuple[Clock, Entropy]] = ContextVar(
@@ -27,7 +28,7 @@ _source: ContextVar[tuple[Clock, Entropy]] = ContextVar(
 
 @contextmanager
 def ids_from(clock: Clock, entropy: Entropy) -> Iterator[None]:
-    """Make ids of this clock and this chance inside the block, so that a simulation replays."""
+    """Make ids from this clock and entropy inside the block, so that a simulation can replay."""
     earlier = _source.set((clock, entropy))
     try:
         yield
@@ -36,7 +37,7 @@ def ids_from(clock: Clock, entropy: Entropy) -> Iterator[None]:
 
 
 def new_id(prefix: str, *, clock: Clock | None = None, entropy: Entropy | None = None) -> str:
-    """The prefix and 32 hexadecimal digits: 48 bits of milliseconds, then 74 of chance."""
+    """Return a prefix and 32 hexadecimal digits: 48 bits of milliseconds, then 74 random bits."""
     ms, chance = _drawn(clock, entropy)
     high, low = chance >> 68, chance & ((1 << 62) - 1)
     return f"{prefix}{ms:012x}{0x7000 | high:04x}{(0b10 << 62) | low:016x}"
@@ -45,9 +46,10 @@ def new_id(prefix: str, *, clock: Clock | None = None, entropy: Entropy | None =
 def new_ids(
     prefix: str, count: int, *, clock: Clock | None = None, entropy: Entropy | None = None
 ) -> list[str]:
-    """Many ids, rising: a counter of 26 bits follows the milliseconds, then 48 of chance.
+    """Return ascending ids: after the milliseconds, a 26-bit counter and 48 random bits.
 
-    The counter starts by chance in its lower half, so that it cannot run over.
+    The counter starts at random in its lower half, so that it cannot overflow. Refuse a count
+    above MAX_NEW.
     """
     if not 0 <= count <= MAX_NEW:
         raise InvalidInput(f"{count} ids at once; allowed: 0 to {MAX_NEW}")
@@ -61,24 +63,24 @@ def new_ids(
 
 
 def _drawn(clock: Clock | None, entropy: Entropy | None) -> tuple[int, int]:
-    """Milliseconds since 1970, and 80 bits of chance."""
+    """Return the milliseconds since 1970 and 80 random bits."""
     usual_clock, usual_entropy = _source.get()
     ms = ((clock or usual_clock).now() - _EPOCH) // _MS
     return ms, int.from_bytes((entropy or usual_entropy)(10), "big")
 
 
 class Ids:
-    """The ids that a use case draws: the same ones each time it is run again."""
+    """Ids that a use case draws; the same when it is run again."""
 
     def __init__(
         self, clock: Clock | None = None, drawn: Mapping[str, list[str]] | None = None
     ) -> None:
         self._clock = clock
         self._drawn = {prefix: list(ids) for prefix, ids in (drawn or {}).items()}
-        """By prefix."""
+        """Ids by prefix."""
 
     def draw(self, prefix: str, start: int, count: int) -> list[str]:
-        """Return `count` ids, of which those before have been drawn by an earlier attempt."""
+        """Return `count` ids from position `start` on; make those that no earlier attempt drew."""
         drawn = self._drawn.setdefault(prefix, [])
         missing = start + count - len(drawn)
         if missing > 0:

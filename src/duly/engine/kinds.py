@@ -1,7 +1,7 @@
-"""What is stored: the kinds of items, their order of locks, their indexes and logs.
+"""Kinds of stored items: keys, lock order, indexes and logs.
 
-This is the only place that says how an item is found. Memory keeps the indexes as maps, SQL as
-tables and indexes of its own, and both are tested against the functions here.
+Only this module defines how an item is found. The memory store scans items with these functions,
+SQL stores use tables and indexes of their own, and both are tested against them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from duly.rules.quotas import COUNTED as COUNTED_STATES
 
 
 class StoredRow(NamedTuple):
-    """An index row, and what stands against it."""
+    """An index row with its quarantine error and its count of unknown-schedule answers."""
 
     row: IndexRow
     error: str | None = None
-    """Why it is quarantined; None: it has a next time."""
+    """Reason of quarantine; None: it has a next time."""
     not_found: int = 0
-    """How often in a row an endpoint did not know its schedule."""
+    """Consecutive answers in which the endpoint did not know the schedule."""
     number: int = 0
-    """Given by the database when the row is stored first, rising where it can; 0 before that."""
+    """Assigned by the database on insert, ascending if it can; 0 before that."""
 
 
 class StoredSchedule(NamedTuple):
-    """A schedule, and when it finished."""
+    """A schedule and the time at which it finished."""
 
     schedule: Schedule
     finished_at_ms: int | None = None
 
 
 class StoredDocument(NamedTuple):
-    """A document and its entries in the sparse index, which are written but not read."""
+    """A document and its entries in the sparse index, which are written but never read back."""
 
     document: Document
     entries: tuple[tuple[str, str], ...] = ()
@@ -59,38 +59,38 @@ class StoredJob(NamedTuple):
 
 
 class StoredKey(NamedTuple):
-    """What an idempotency key stands for."""
+    """An idempotency key with its job and the digest of the job's input."""
 
     workspace: str
     action: str
     key: str
     job_id: JobId
     digest: str
-    """Of the input."""
+    """Digest of the input."""
     expires_at_ms: int
 
 
 class StoredOccurrence(msgspec.Struct, frozen=True, gc=False):
-    """A row of the ledger, with the claim or the dispatch that holds it."""
+    """A ledger row, with its claim or dispatch."""
 
     occurrence: Occurrence
     claim_id: str | None = None
-    """Of claim_due(), of the tick that posts it, or of the request for a run now."""
+    """Claim id of claim_due(), of the tick that posts it, or of the run_now request."""
     position: int = 0
-    """In its claim."""
+    """Position in its claim."""
     missed: int = 0
     row_version: int = 0
-    """Both as claim_due() answered them."""
+    """`missed` and `row_version` are what claim_due() returned; 0 for other rows."""
     at_ms: int = 0
-    """When the row was written."""
+    """Time at which the row was written."""
     lease_until_ms: int | None = None
-    """Of a dispatch: nobody else posts it before."""
+    """For a dispatch: no other tick posts it before this time."""
     tries: int | None = None
     delivery: Delivery | None = None
 
 
 class Marker(NamedTuple):
-    """The running marker of a schedule: one job holds it, from queued to its end."""
+    """The running marker of a schedule; one job holds it, from queued to its end."""
 
     schedule_id: str
     job_id: JobId
@@ -98,7 +98,7 @@ class Marker(NamedTuple):
 
 
 class StoredToken(NamedTuple):
-    """A token of a (queue, workspace) pair, or a slot of a queue, as it was last leased."""
+    """A token of a (queue, workspace) pair, or a slot of a queue, with its last lease."""
 
     queue: str
     workspace: str
@@ -120,14 +120,14 @@ class StoredLock(NamedTuple):
 
 
 class StoredSetting(NamedTuple):
-    """Something that is known about the whole store."""
+    """A name and value that apply to the whole store."""
 
     name: str
     value: str
 
 
 ZONE_RULES = "zone rules"
-"""The setting with the version of the zone rules that all next times are right by."""
+"""Name of the setting with the time-zone version that all next times were computed with."""
 
 
 def row_key(row: IndexRow) -> ScheduleKey:
@@ -141,7 +141,7 @@ def schedule_key(schedule: Schedule) -> ScheduleKey:
 
 
 def key_parts(key: ScheduleKey) -> tuple[str, str, str]:
-    """Return a schedule's key as the key of its row and of its definition."""
+    """Return a schedule key as the item key of its row and definition."""
     return key.flow, key.scope, key.name
 
 
@@ -188,7 +188,7 @@ _NOT_CHARGED = frozenset(
 
 
 def is_waiting(job: Job) -> bool:
-    """Return whether a job is queued when its run time comes."""
+    """Return whether a job will be queued at its run time."""
     return job.state in WAITING_STATES and not job.in_line
 
 
@@ -198,10 +198,7 @@ def run_order(job: Job) -> tuple[int, int, JobId]:
 
 
 def claim_order(item: StoredRow) -> tuple[int, int, int, ScheduleId]:
-    """Return the place of a row among those that are claimed with it.
-
-    By run time, then priority; of equals the one that was stored first.
-    """
+    """Return the sort key of claims: run time, then priority, then the row stored first."""
     row = item.row
     return row.run_at_ms, -row.priority, item.number, row.schedule_id
 
@@ -356,7 +353,7 @@ SILENCE = Index("workers by heartbeat", WORKER, _place_worker)
 
 
 def claimed_of(item: StoredOccurrence) -> Claimed:
-    """Return what claim_due() answered for an occurrence."""
+    """Return an occurrence as claim_due() returned it."""
     own = item.occurrence
     return Claimed(
         own.schedule_id,
@@ -371,7 +368,7 @@ def claimed_of(item: StoredOccurrence) -> Claimed:
 
 
 def dispatching_of(item: StoredOccurrence) -> Dispatching:
-    """Return what a tick gets of an occurrence that it is to post."""
+    """Return an occurrence as a tick receives it for posting."""
     own = item.occurrence
     assert item.delivery is not None
     assert item.lease_until_ms is not None

@@ -1,9 +1,9 @@
-"""The port to a database: a transaction that reads, holds and writes items.
+"""The port between use cases and a database: a transaction that reads, holds and writes items.
 
-Use cases are functions of a transaction (`Tx`). They read the items they need, ask the rules, and
-put what changes. Nothing is written before the function returns, so a database may run it again
-from the start when another transaction was faster. A database implements `Source` and writes
-`Tx.changes`, `Tx.facts` and `Tx.edited`; it decides nothing.
+Use cases are functions of a transaction (`Tx`). They read items, apply the rules, and put what
+changes. Nothing is written before the function returns, so a database may run it again from the
+start after a conflict. A database implements `Source` and writes `Tx.changes`, `Tx.facts` and
+`Tx.edited`; it makes no decisions.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from duly.model.plans import PlanSettings
 T = TypeVar("T")
 Key = tuple[str | int, ...]
 _LOOKS = 10
-"""How often a first member may be taken out by others before it is held."""
+"""Attempts to hold a first member while other transactions remove it."""
 PAGE = 1_000
-"""Members that one call of `find` or `members` returns, unless it says otherwise."""
+"""Default limit of `find`, `members` and `history`."""
 EVERY = 2**31 - 1
-"""As a limit: all members."""
+"""Limit that stands for all members."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind(Generic[T]):
-    """A kind of item: what identifies it, and when it is locked."""
+    """A kind of item: its key and its rank in the lock order."""
 
     name: str
     rank: int
-    """Transactions lock kinds in the order of their ranks, and items of a kind by their keys."""
+    """Transactions lock kinds in order of rank, and items of a kind in order of key."""
     key: Callable[[T], Key]
 
 
 class Place(NamedTuple):
-    """Where an index has an item."""
+    """Position of an item in an index."""
 
     partition: Key
     sort: Key
@@ -45,101 +45,102 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index(Generic[T]):
-    """An order of some items of a kind; the same function places them in every database."""
+    """A partitioned order of some items of a kind; `place` defines it for every database."""
 
     name: str
     kind: Kind[T]
     place: Callable[[T], Place | None]
     """None: the item is not in the index."""
     guard: str | None = None
-    """The item that a transaction holds while `members` is exact; None: the index gives hints."""
+    """The item that a transaction must hold for exact `members`; None: reads are only hints."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Log(Generic[T]):
-    """Facts of one sort: appended, then only removed by age or rid of a name."""
+    """An append-only log of facts; upkeep may remove old ones and rewrite one to erase a name."""
 
     name: str
     owner: Callable[[T], str]
-    """The id of what a fact is about."""
+    """Return the id of the object that a fact is about."""
     number: Callable[[T], Key]
-    """Its place in the log, given when it is stored."""
+    """Return the fact's position in the log, assigned when it is stored."""
 
 
 class Change(NamedTuple):
-    """An item before and after a transaction; None where there is none."""
+    """An item before and after a transaction; None: it does not exist."""
 
     before: Any
     after: Any
 
 
 class Reach(NamedTuple):
-    """Which part of a partition is asked for."""
+    """A requested part of a partition."""
 
     since: Key = ()
     upto: Key | None = None
-    """Compared with as many parts of the order as it has; None: to the end."""
+    """Upper bound, inclusive; compared with as many parts of the sort key as it has; None: none."""
     limit: int = PAGE
     is_reverse: bool = False
-    """Begin at the end."""
+    """Return the last members first."""
 
     def has(self, sort: Key) -> bool:
-        """Return whether a place of the partition is in this part."""
+        """Return whether a sort key is in this part."""
         if sort < self.since:
             return False
         return self.upto is None or sort[: len(self.upto)] <= self.upto
 
 
 class Source(Protocol):
-    """What a database gives to one attempt of a transaction."""
+    """Reads of a database for one attempt of a transaction."""
 
     def now_ms(self) -> int:
-        """Return the time of the clock that decides; the same for the whole attempt."""
+        """Return the current time of the store's clock; the same for the whole attempt."""
 
     def load(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> Mapping[Key, T]:
-        """Read items; `hold`: of two transactions that hold one that exists, one waits or reruns.
+        """Return the items that exist.
 
-        Also where neither writes it: what it guards may differ.
+        `hold`: of two transactions that hold the same existing item, one waits or is run again,
+        even if neither writes the item: what it guards may differ.
         """
 
     def find(self, index: Index[T], partition: Key, reach: Reach) -> Sequence[Key]:
         """Return the keys of members in order.
 
-        A hint where the index has no guard: members may be missing, or gone since.
+        Without a guard this is a hint: members may be missing, or already removed.
         """
 
     def find_among(self, index: Index[T], partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-        """Return the keys of members of several partitions, in one order; as find()."""
+        """Return the keys of members of several partitions in one common order, as find()."""
 
     def partitions(
         self, index: Index[T], prefix: Key, since: str = "", limit: int = EVERY
     ) -> Sequence[str]:
-        """Return the last parts of the partitions that have one part more than a prefix: a hint."""
+        """Return the last parts of non-empty partitions one part longer than `prefix`: a hint."""
 
     def firsts(
         self, index: Index[T], partitions: Sequence[Key], *, is_reverse: bool
     ) -> Mapping[Key, Key]:
-        """Return the key of the first or last member of each partition that has one; as find()."""
+        """Return the key of the first or last member of each non-empty partition, as find()."""
 
     def is_taken(self, index: Index[T], partition: Key) -> bool:
-        """Return whether a partition that holds one item at most has it.
+        """Return whether a partition of at most one item is occupied.
 
-        Where the commit refuses a second one, the first attempt may say False and the next True.
+        If the commit enforces this, the first attempt may return False and the next one True.
         """
 
     def count_many(self, index: Index[T], partitions: Sequence[Key]) -> Mapping[Key, int]:
-        """Return how many stored members partitions have; those without any may be left out."""
+        """Return the number of stored members by partition; empty partitions may be left out."""
 
     def histories(
         self, log: Log[T], owners: Sequence[str], limit: int
     ) -> Mapping[str, Sequence[T]]:
-        """Return the newest facts about each owner that has any, oldest first."""
+        """Return the newest `limit` facts about each owner that has any, oldest first."""
 
     def walk(self, log: Log[T], after: Key, limit: int) -> Sequence[T]:
-        """Return the first facts of a log whose numbers come after one."""
+        """Return the first `limit` facts of a log with numbers after `after`."""
 
     def guard(self, name: str) -> None:
-        """Let no other transaction that names this guard commit in between."""
+        """Let no other transaction with this guard commit between this call and the commit."""
 
 
 @dataclass(slots=True)
@@ -151,36 +152,36 @@ class Tx:
     ids: Ids = field(default_factory=Ids)
     facts: list[tuple[Log[Any], Any]] = field(default_factory=list)
     edited: dict[tuple[Log[Any], Key], Any] = field(default_factory=dict)
-    """Stored facts by number as they are to be; None: removed."""
+    """New values of stored facts, by log and number; None: to be removed."""
     hints: set[str] = field(default_factory=set)
     locked: list[str] = field(default_factory=list)
-    """Names of kinds in the order in which they were held: tests compare it with the ranks."""
+    """Names of kinds in the order in which they were held; tests compare it with the ranks."""
     _seen: dict[tuple[Kind[Any], Key], Any] = field(default_factory=dict)
     _held: set[tuple[Kind[Any], Key]] = field(default_factory=set)
     _after: dict[tuple[Kind[Any], Key], Any] = field(default_factory=dict)
     _drawn: Counter[str] = field(default_factory=Counter)
     _touched: dict[Index[Any], dict[Key, dict[Key, None]]] = field(default_factory=dict)
-    """By index and partition: the keys of written items that are there, or were before."""
+    """Keys of written items that are or were in a partition, by index and partition."""
 
     @property
     def now_ms(self) -> int:
-        """Return the time of the clock that decides."""
+        """Return the current time of the store's clock; the same for the whole attempt."""
         return self.source.now_ms()
 
     def get(self, kind: Kind[T], *key: str | int) -> T | None:
-        """Read an item and hold it: no other transaction that holds it commits in between."""
+        """Return an item and hold it: no other transaction that holds it commits in between."""
         return self.get_many(kind, [key]).get(key)
 
     def get_many(self, kind: Kind[T], keys: Iterable[Key]) -> dict[Key, T]:
-        """Read items and hold them, in the order of their keys; those that do not exist too."""
+        """Return existing items, and hold all keys in key order, even those without an item."""
         return self._read(kind, list(dict.fromkeys(keys)), hold=True)
 
     def peek(self, kind: Kind[T], *key: str | int) -> T | None:
-        """Read an item without holding it: one that another held item guards, or a hint."""
+        """Return an item without holding it: it is guarded by a held item, or only a hint."""
         return self.peek_many(kind, [key]).get(key)
 
     def peek_many(self, kind: Kind[T], keys: Iterable[Key]) -> dict[Key, T]:
-        """Read items without holding them."""
+        """Return existing items without holding them."""
         return self._read(kind, list(dict.fromkeys(keys)), hold=False)
 
     def _read(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> dict[Key, T]:
@@ -210,7 +211,7 @@ class Tx:
         limit: int = PAGE,
         is_reverse: bool = False,
     ) -> list[Key]:
-        """Return keys of stored members in order. They are hints: decide only after `get`."""
+        """Return keys of stored members in order. They are hints: `get` before deciding."""
         return list(self.source.find(index, partition, Reach(since, upto, limit, is_reverse)))
 
     def find_among(
@@ -221,7 +222,7 @@ class Tx:
         upto: Key | None = None,
         limit: int = PAGE,
     ) -> list[Key]:
-        """Return keys of stored members of several partitions, in one order: hints."""
+        """Return keys of stored members of several partitions in one common order, as hints."""
         if not partitions:
             return []
         return list(self.source.find_among(index, partitions, Reach((), upto, limit)))
@@ -236,12 +237,12 @@ class Tx:
         is_reverse: bool = False,
         hold: bool = True,
     ) -> list[T]:
-        """Return the members of a guarded index in order, with what this transaction has put.
+        """Return the members of a guarded index in order, including own writes.
 
-        Exact while the transaction holds the guard of the index. If the index has more than
-        `limit`, what this transaction has put behind them is among the answer.
+        Exact while the transaction holds the guard of the index. If there are more than `limit`
+        stored members, own writes that sort after them are still included.
         """
-        assert index.guard is not None, f"{index.name} gives hints; use find() and get()"
+        assert index.guard is not None, f"{index.name} has no guard; use find() and get()"
         reach = Reach(since, upto, limit, is_reverse)
         keys = self.source.find(index, partition, reach)
         return self._members(index, [partition], keys, reach, hold=hold)
@@ -249,8 +250,8 @@ class Tx:
     def all_members(
         self, index: Index[T], *partition: str | int, since: Key = (), upto: Key | None = None
     ) -> list[T]:
-        """Return the members of a part of a guarded index, however many, and hold none of them."""
-        assert index.guard is not None, f"{index.name} gives hints; use find() and get()"
+        """Return all members of a part of a guarded index, read in pages, without holding them."""
+        assert index.guard is not None, f"{index.name} has no guard; use find() and get()"
         reach = Reach(since, upto)
         keys: dict[Key, None] = {}
         start = reach
@@ -272,7 +273,7 @@ class Tx:
         *,
         hold: bool,
     ) -> list[T]:
-        """Return what is a member of those found and of those that this transaction has put."""
+        """Return the items of `keys` and own writes that are members of the part, in order."""
         among = set(partitions)
         own = (key for each in among for key in self._touched_in(index, each))
         items = self._read(index.kind, list(dict.fromkeys([*keys, *own])), hold=hold)
@@ -287,8 +288,8 @@ class Tx:
     def members_many(
         self, index: Index[T], partitions: Iterable[Key], *, hold: bool = True
     ) -> dict[Key, list[T]]:
-        """Return all members of several partitions in one read, each in order; as members()."""
-        assert index.guard is not None, f"{index.name} gives hints; use find_among() and get()"
+        """Return all members of several partitions in one read, by partition; as members()."""
+        assert index.guard is not None, f"{index.name} has no guard; use find_among() and get()"
         among = list(dict.fromkeys(partitions))
         found: dict[Key, list[T]] = {each: [] for each in among}
         every = Reach(limit=EVERY)
@@ -300,7 +301,7 @@ class Tx:
         return found
 
     def _touched_in(self, index: Index[T], partition: Key) -> Iterable[Key]:
-        """Return the keys of written items that are in a partition, or were before."""
+        """Return the keys of written items that are or were in a partition."""
         if index not in self._touched:
             self._touched[index] = {}
             for kind, key in self._after:
@@ -323,16 +324,16 @@ class Tx:
         is_reverse: bool = False,
         hold: bool = True,
     ) -> T | None:
-        """Return the first member of a guarded index, however long it is."""
-        assert index.guard is not None, f"{index.name} gives hints; use peek_first()"
+        """Return the first member of a partition of a guarded index; None: it is empty."""
+        assert index.guard is not None, f"{index.name} has no guard; use peek_first()"
         return self._first(index, [partition], Reach(since, upto, 1, is_reverse), hold=hold)
 
     def peek_first(self, index: Index[T], *partition: str | int) -> T | None:
-        """Return the first member of an index, with what this transaction has put: a hint."""
+        """Return the first member of a partition, including own writes: a hint."""
         return self._first(index, [partition], Reach(limit=1), hold=False)
 
     def peek_first_among(self, index: Index[T], partitions: Sequence[Key]) -> T | None:
-        """Return the first member of several partitions, as peek_first()."""
+        """Return the first member of several partitions in their common order, as peek_first()."""
         return self._first(index, partitions, Reach(limit=1), hold=False)
 
     def _first(
@@ -341,7 +342,7 @@ class Tx:
         for _ in range(_LOOKS if partitions else 0):
             keys = self._find_some(index, partitions, reach)
             if any((index.kind, key) in self._after for key in keys):
-                # What this transaction moved or took out still stands there: look behind it.
+                # The source still returns what this transaction moved or removed: read past it.
                 changed = sum(len([*self._touched_in(index, each)]) for each in partitions)
                 keys = self._find_some(index, partitions, reach._replace(limit=changed + 1))
             found = self._members(index, partitions, keys, reach, hold=hold)
@@ -349,7 +350,7 @@ class Tx:
                 return found[0]
             if all((index.kind, key) in self._after for key in keys):
                 return None
-            # Another transaction took it out while this one waited to hold it: look again.
+            # Another transaction removed it while this one waited to hold it: retry.
         return None
 
     def _find_some(self, index: Index[T], partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
@@ -360,7 +361,7 @@ class Tx:
     def peek_firsts(
         self, index: Index[T], partitions: Iterable[Key], *, is_reverse: bool = False
     ) -> dict[Key, T]:
-        """Return the first or last stored member of each partition, without own writes."""
+        """Return the first or last stored member of each partition; own inserts are not found."""
         among = list(dict.fromkeys(partitions))
         keys = self.source.firsts(index, among, is_reverse=is_reverse) if among else {}
         items = self.peek_many(index.kind, keys.values())
@@ -369,7 +370,7 @@ class Tx:
     def partitions(
         self, index: Index[T], *prefix: str | int, since: str = "", limit: int = EVERY
     ) -> list[str]:
-        """Return the last parts of partitions that have stored members, in order: a hint."""
+        """Return the last parts of partitions with stored members, in order: a hint."""
         return list(self.source.partitions(index, prefix, since, limit))
 
     def is_taken(self, index: Index[T], *partition: str | int) -> bool:
@@ -377,11 +378,11 @@ class Tx:
         return self.source.is_taken(index, partition)
 
     def count(self, index: Index[T], *partition: str | int) -> int:
-        """Return how many members a partition has, with what this transaction has put."""
+        """Return the number of members of a partition, including own writes."""
         return self.count_many(index, [partition])[partition]
 
     def count_many(self, index: Index[T], partitions: Iterable[Key]) -> dict[Key, int]:
-        """Return how many members each of several partitions has, as count()."""
+        """Return the number of members by partition, as count()."""
         among = list(dict.fromkeys(partitions))
         stored = self.source.count_many(index, among) if among else {}
         counts: dict[Key, int] = {}
@@ -394,13 +395,13 @@ class Tx:
         return counts
 
     def put(self, kind: Kind[T], item: T) -> None:
-        """Write an item, new or not, whose key this transaction holds."""
+        """Write an item, new or existing, whose key this transaction holds."""
         place = (kind, kind.key(item))
         assert place in self._held, f"{kind.name} {place[1]} was not read by get()"
         self._write(kind, place[1], item)
 
     def add(self, kind: Kind[T], item: T) -> None:
-        """Write a new item, whose key no other transaction makes; it need not be read before."""
+        """Write a new item under a key that no other transaction creates; no read is needed."""
         place = (kind, kind.key(item))
         self._seen.setdefault(place, None)
         self._held.add(place)
@@ -418,7 +419,7 @@ class Tx:
                 self._touch(index, key)
 
     def history(self, log: Log[T], owner: str, limit: int = PAGE) -> list[T]:
-        """Return the newest facts about an owner, oldest first, with those appended here."""
+        """Return the newest facts about an owner, oldest first, including own appends."""
         own = [fact for fact in self.facts_of(log) if log.owner(fact) == owner]
         stored = self.source.histories(log, [owner], limit).get(owner, ())
         return [*stored, *own][-limit:]
@@ -429,41 +430,41 @@ class Tx:
         return {k: list(facts) for k, facts in self.source.histories(log, among, limit).items()}
 
     def walk(self, log: Log[T], after: Key, limit: int) -> list[T]:
-        """Return the first stored facts whose numbers come after one."""
+        """Return the first `limit` stored facts with numbers after `after`."""
         return list(self.source.walk(log, after, limit))
 
     def append(self, log: Log[T], *facts: T) -> None:
-        """Append facts."""
+        """Append facts to a log."""
         self.facts += [(log, fact) for fact in facts]
 
     def drop(self, log: Log[T], facts: Iterable[T]) -> None:
-        """Remove stored facts; those that are gone are no conflict."""
+        """Remove stored facts; facts already removed are no conflict."""
         self.edited |= {(log, log.number(fact)): None for fact in facts}
 
     def rewrite(self, log: Log[T], fact: T) -> None:
-        """Store a fact in place of the one that has its number."""
+        """Replace the stored fact that has the same number."""
         self.edited[log, log.number(fact)] = fact
 
     def guard(self, name: str) -> None:
-        """Let no other transaction that names this guard commit between reading and commit."""
+        """Let no other transaction with this guard commit between this call and the commit."""
         self.source.guard(name)
 
     def tell(self, hint: str) -> None:
-        """Pass a hint to listeners after the commit."""
+        """Send a hint to listeners after the commit."""
         self.hints.add(hint)
 
     def new_ids(self, prefix: str, count: int) -> list[str]:
-        """Return new ids, in order; the same when the function is run again."""
+        """Return new ids in ascending order; the same ones when the function is run again."""
         drawn = self.ids.draw(prefix, self._drawn[prefix], count)
         self._drawn[prefix] += count
         return drawn
 
     def before(self, kind: Kind[T], *key: str | int) -> T | None:
-        """Return an item as it was before this transaction, which has read it."""
+        """Return an item as it was before this transaction, which must have read it."""
         return cast("T | None", self._seen[kind, key])
 
     def changes(self, kind: Kind[T]) -> dict[Key, Change]:
-        """Return what the transaction changes of a kind, by key."""
+        """Return the changed items of a kind, by key."""
         return {
             key: Change(self._seen[each, key], item)
             for (each, key), item in self._after.items()
@@ -471,12 +472,12 @@ class Tx:
         }
 
     def facts_of(self, log: Log[T]) -> list[T]:
-        """Return the facts that the transaction appends to a log."""
+        """Return the facts that this transaction appends to a log."""
         return [cast("T", fact) for each, fact in self.facts if each is log]
 
     @property
     def changed(self) -> list[Kind[Any]]:
-        """Return the kinds that the transaction changes, by rank."""
+        """Return the kinds that this transaction writes, by rank."""
         kinds = {kind for (kind, _), item in self._after.items()}
         return sorted(kinds, key=lambda kind: kind.rank)
 

@@ -1,1 +1,1 @@
-"""The side of the application: flows, actions, contexts, collections and the client."""
+"""The API of applications: flows, actions, contexts, collections and the client."""

@@ -1,8 +1,8 @@
-"""Acting for somebody: a principal's own schedules, documents and jobs.
+"""Acting for a principal: its own schedules, documents and jobs.
 
-The same calls for a handler, for a route of the application, and for an agent: whoever acts, what
-is made belongs to the principal, and `by` keeps who really asked. No call reaches what belongs to
-somebody else: a job is the principal's own if it has the principal's scope.
+The same calls serve handlers, the application's routes and agents: what they create belongs to the
+principal, and `by` records the actual requester. No call reaches what another scope owns; a job
+belongs to the principal if it has the principal's scope.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Enqueue(Protocol):
-    """Stores one job."""
+    """A function that stores one job."""
 
     async def __call__(
         self,
@@ -42,7 +42,7 @@ class Enqueue(Protocol):
 
 
 class HasName(Protocol):
-    """A flow, as far as its schedules need to know it."""
+    """The part of a flow that its schedules need."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ class HasName(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What there is to act on: an application's store, its flows' schedules and its queue."""
+    """The objects to act on: an application's store, its flows' schedules and its queue."""
 
     store: Store
     schedules: Callable[[str], ScheduleCollection]
@@ -58,7 +58,7 @@ class Reach:
 
 
 class Acting:
-    """What one principal may reach; make one with Duly.acting_for()."""
+    """The calls that one principal may make; create one with Duly.acting_for()."""
 
     def __init__(
         self, reach: Reach, principal: Principal, by: str, correlation_id: str | None = None
@@ -69,13 +69,13 @@ class Acting:
         self._correlation_id = correlation_id
 
     def schedules(self, flow: HasName | str) -> ScopedSchedules:
-        """Their schedules in a flow; those of a user who carries a workspace count there."""
+        """Return its schedules in a flow; a user's count in the workspace that the user carries."""
         name: str = flow if isinstance(flow, str) else getattr(flow, "name", "")
         who = self.principal
         return self._reach.schedules(name).of(who.scope, by=self.by, workspace=who.org_id)
 
     def resources(self, kind: ResourceKind[T] | ResourceCollection[T]) -> ScopedCollection[T]:
-        """Their documents of a kind."""
+        """Return its documents of a kind."""
         found = kind.on(self._reach.store) if isinstance(kind, ResourceKind) else kind
         return found.of(self.principal.scope)
 
@@ -85,9 +85,9 @@ class Acting:
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
     ) -> Enqueued:
-        """Store a job that runs as them; InvalidInput for the scope or workspace of another.
+        """Store a job that runs as the principal; refuse the scope or workspace of another.
 
-        Only the system may name another scope: it starts work for others.
+        Only the system may name another scope, since it starts work for others.
         """
         said = options.get("scope")
         if said is None or Scope.of(said) == self.principal.scope:
@@ -112,23 +112,23 @@ class Acting:
         options["workspace"] = said or own
 
     async def job(self, job_id: JobId) -> Job | None:
-        """Return one of their jobs; None for any other id, be it known or not."""
+        """Return one of its jobs; None for any other id, known or not."""
         found = await self._reach.store.get_job(job_id)
         return found if found is not None and found.scope == str(self.principal.scope) else None
 
     async def result(self, job_id: JobId) -> Any:
-        """Return what the action of one of their jobs returned.
+        """Return the result of one of its jobs.
 
-        NotFound: not one of their jobs. Conflict: it has not, or not yet, succeeded.
+        NotFound: not one of its jobs. Conflict: it has not, or not yet, succeeded.
         """
         return result_of(job_id, await self.job(job_id))
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> Job:
-        """Cancel one of their jobs that has not begun; ask a running one to stop.
+        """Cancel one of its jobs that has not started; ask a running one to stop.
 
-        NotFound: not one of their jobs. Conflict: it has ended.
+        NotFound: not one of its jobs. Conflict: it has ended.
         """
-        # The scope of a job never changes, so nothing can come between the look and the write.
+        # The scope of a job never changes, so the check still holds at the write.
         if await self.job(job_id) is None:
             raise no_such_job(job_id)
         answer = await self._reach.store.cancel_job(job_id, by=self.by, reason=reason)
@@ -136,7 +136,7 @@ class Acting:
 
 
 class Access:
-    """The same inside a handler: `schedules` are those of the action's own flow."""
+    """The same calls inside a handler; `schedules` are those of the action's own flow."""
 
     def __init__(self, acting: Acting, flow: str) -> None:
         self._acting = acting
@@ -144,16 +144,16 @@ class Access:
 
     @property
     def principal(self) -> Principal:
-        """Who is acted for."""
+        """The principal that is acted for."""
         return self._acting.principal
 
     @property
     def schedules(self) -> ScopedSchedules:
-        """Their schedules in the action's flow."""
+        """Its schedules in the action's flow."""
         return self._acting.schedules(self._flow)
 
     def resources(self, kind: ResourceKind[T] | ResourceCollection[T]) -> ScopedCollection[T]:
-        """Their documents of a kind."""
+        """Return its documents of a kind."""
         return self._acting.resources(kind)
 
     async def enqueue(
@@ -162,17 +162,17 @@ class Access:
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
     ) -> Enqueued:
-        """Store a job that runs as them; InvalidInput for the scope or workspace of another."""
+        """Store a job that runs as the principal; refuse the scope or workspace of another."""
         return await self._acting.enqueue(action, input, **options)
 
     async def job(self, job_id: JobId) -> Job | None:
-        """Return one of their jobs; None for any other id, be it known or not."""
+        """Return one of its jobs; None for any other id, known or not."""
         return await self._acting.job(job_id)
 
     async def result(self, job_id: JobId) -> Any:
-        """Return what the action of one of their jobs returned."""
+        """Return the result of one of its jobs."""
         return await self._acting.result(job_id)
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> Job:
-        """Cancel one of their jobs that has not begun; ask a running one to stop."""
+        """Cancel one of its jobs that has not started; ask a running one to stop."""
         return await self._acting.cancel(job_id, reason=reason)

@@ -1,7 +1,7 @@
-"""What an application calls: enqueue work, ask after it, cancel it.
+"""The client: enqueue jobs, read their state and results, cancel, retry and delete them.
 
-Takes an action and its input; gives stored jobs. Input and options are checked before anything is
-written; what was refused is an exception whose message says what to do.
+Input and options are checked before anything is written; a refusal is an exception whose message
+states the remedy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from duly.triggers.instants import to_ms
 
 MAX_ENQUEUE = 1_000_000
 _AT_ONCE = 2
-"""Transactions under way: while the database writes one, the next is put together."""
+"""Transactions in progress: while the database writes one, the next is prepared."""
 Keys = Callable[[Any], str | None] | Sequence[str | None]
-"""The idempotency key of each input, or a function that makes it."""
+"""The idempotency key of each input, or a function that returns it."""
 
 
 class Client:
-    """Stores jobs and answers for them."""
+    """The calls on jobs of an application."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Client:
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
     ) -> Enqueued:
-        """Store one job; Conflict where its key stands for a job with another input."""
+        """Store one job; Conflict if its key is taken by a job with another input."""
         job = self._one(action, input, options, await self._now_ms(options))
         return _accepted([job], await self._store.insert_jobs([job]))[0]
 
@@ -85,11 +85,11 @@ class Client:
         input: object = None,  # noqa: A002
         **options: Unpack[JobOptions],
     ) -> Enqueued | Awaitable[Enqueued]:
-        """Store one job inside the caller's own transaction: the job comes and goes with it.
+        """Store one job inside the caller's own transaction: committed or rolled back with it.
 
         Takes a SQLAlchemy Connection or Session, on which it is a plain call, since the connection
         must stay on the caller's thread; or an AsyncConnection or AsyncSession, on which it must be
-        awaited. A delay counts from this host's clock, which asks nothing of the connection.
+        awaited. A delay counts from this host's clock, which needs no query.
         """
         job = self._one(action, input, options, to_ms(self._clock.now()))
         return join(
@@ -105,10 +105,10 @@ class Client:
         keys: Keys | None = None,
         **options: Unpack[JobOptions],
     ) -> list[Enqueued]:
-        """Store a job for each input, to be run in this order; an answer for each, in order.
+        """Store a job for each input, to be run in this order; return an answer for each, in order.
 
-        One input that does not fit refuses all. Every 10,000 jobs are one transaction. Where a key
-        stands for another input, Conflict is raised after all other jobs were stored.
+        One invalid input refuses all. Every 10,000 jobs are one transaction. If a key is taken by a
+        job with another input, Conflict is raised after all other jobs were stored.
         """
         jobs = self._many(action, inputs, keys, options, await self._now_ms(options))
         answers: list[Enqueued | KeyTaken] = []
@@ -164,17 +164,17 @@ class Client:
         return join(connection, insert)
 
     async def job(self, job_id: JobId) -> Job | None:
-        """The job as it stands; None: no such job, or removed after its time."""
+        """Return the job; None: it was never stored, or was removed after its retention."""
         return await self._store.get_job(job_id)
 
     async def result(self, job_id: JobId) -> Any:
-        """What the action returned; Conflict where it has not, or not yet, succeeded."""
+        """Return what the action returned; Conflict if it has not, or not yet, succeeded."""
         return result_of(job_id, await self._store.get_job(job_id))
 
     async def cancel(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job:
-        """Cancel what has not begun; ask a running job to stop (`cancel_asked`)."""
+        """Cancel a job that has not started; ask a running one to stop (`cancel_asked`)."""
         return granted(await self._store.cancel_job(job_id, by=by, reason=reason), "cancelled")
 
     async def retry(
@@ -187,7 +187,7 @@ class Client:
     ) -> Job:
         """Queue a dead job again, or a waiting one at once.
 
-        Without reset_attempts it gets one more try, and not all of them.
+        Without reset_attempts it gets one more attempt instead of all of them.
         """
         answer = await self._store.retry_job(
             job_id, reset_attempts=reset_attempts, by=by, reason=reason
@@ -197,11 +197,11 @@ class Client:
     async def delete(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job:
-        """Empty a queued or ended job of its input, result and error."""
+        """Clear input, result and error of a queued or ended job."""
         return granted(await self._store.delete_job(job_id, by=by, reason=reason), "deleted")
 
     async def _now_ms(self, options: JobOptions) -> int:
-        """Only a delay needs the time, and asking costs a round trip."""
+        """Return the store's time if there is a delay, else 0, which saves a round trip."""
         return 0 if options.get("delay") is None else await self._store.now_ms()
 
     def _one(self, action: Action | str, given: object, options: JobOptions, now_ms: int) -> NewJob:
@@ -218,7 +218,7 @@ class Client:
         now_ms: int,
     ) -> list[NewJob]:
         if options.get("key") is not None:
-            raise InvalidInput("one key cannot stand for many jobs; pass keys=")
+            raise InvalidInput("key= is for one job; pass keys= with one key for each input")
         given = _listed("inputs", inputs)
         if len(given) > MAX_ENQUEUE:
             raise InvalidInput(f"more than {MAX_ENQUEUE} jobs at once; allowed: {MAX_ENQUEUE}")
@@ -239,12 +239,12 @@ class Client:
 
 
 def _batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
-    """What one transaction takes."""
+    """Return the jobs in batches of one transaction."""
     return [jobs[start : start + MAX_INSERT] for start in range(0, len(jobs), MAX_INSERT)]
 
 
 def _stamped(template: NewJob, job_id: str, text: str) -> NewJob:
-    # A copy is not checked again: the template was, and so was the text. That is most of the price.
+    # A copy is not checked again, as template and text were; the checks are most of the cost.
     job = copy(template)
     force_setattr(job, "id", job_id)
     force_setattr(job, "input", text)
@@ -276,7 +276,7 @@ def _accepted(jobs: Sequence[NewJob], answers: Sequence[Enqueued | KeyTaken]) ->
         pair for pair in zip(jobs, answers, strict=True) if isinstance(pair[1], KeyTaken)
     )
     message = (
-        f"key {job.key!r} of {job.action} in workspace {job.workspace} stands for job "
+        f"key {job.key!r} of {job.action} in workspace {job.workspace} is taken by job "
         f"{taken.job_id} with another input; use another key, or the same input"
     )
     if len(jobs) > 1:

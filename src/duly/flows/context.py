@@ -1,6 +1,6 @@
-"""What a handler may know and say about the job it runs, and what it reaches from there.
+"""The context that a handler gets: its job, and the calls it may make.
 
-The calls are put in by the application that runs the worker; nothing here knows how.
+Only interfaces; the application that runs the worker provides the calls.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ from duly.model.stored_jobs import Enqueued
 
 
 class Context(Protocol):
-    """What a handler may know and say about the job it runs."""
+    """The running job, as its handler sees it."""
 
     @property
     def job_id(self) -> JobId:
-        """Of the job."""
+        """The id of the job."""
 
     @property
     def queue(self) -> str:
-        """Where it was waiting."""
+        """The queue that the job waited in."""
 
     @property
     def workspace_id(self) -> str:
-        """Where the job counts, for fairness."""
+        """The workspace that the job counts in, for fairness."""
 
     @property
     def scope(self) -> str:
-        """Who it runs as, in the stored form."""
+        """The scope that the job runs as, in its stored form."""
 
     @property
     def principal(self) -> Principal:
-        """Who it runs as."""
+        """The principal that the job runs as."""
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt: more than 1 means that the job may have begun before."""
+        """The number of this attempt; above 1, the job may have started before."""
 
     @property
     def deadline(self) -> datetime:
-        """When the time for this attempt is up."""
+        """The instant at which this attempt times out."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
+        """Return whether to stop: cancel request, timeout, lost lease or stopping worker."""
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the ids."""
+        """A logger whose records carry the ids of the job."""
 
     @property
     def schedule(self) -> Occurrence | None:
-        """The occurrence that started it; None: it was enqueued, or the ledger has forgotten."""
+        """The occurrence that the job was made for; None: enqueued, or no longer in the ledger."""
 
     @property
     def user(self) -> Access:
-        """The user's own schedules and documents; refused where no user is acted for."""
+        """Access to the user's schedules, documents and jobs; refused if no user is acted for."""
 
     @property
     def workspace(self) -> Access:
-        """Those of the workspace; refused where there is none."""
+        """Access to what the workspace owns; refused if there is no workspace."""
 
     @property
     def system(self) -> Access:
-        """Those of nobody in particular."""
+        """Access to what the system owns."""
 
     @property
     def sync(self) -> Sync:
-        """The same calls for a handler that is not async: `ctx.sync.user.schedules.create(...)`."""
+        """The same calls for handlers that are not async: `ctx.sync.user.schedules.create(...)`."""
 
     def progress(self, percent: float, message: str = "") -> None:
-        """Keep how far it is beside the job; cheap, stored by and by."""
+        """Store the job's progress; cheap, since it is written in batches."""
 
     async def enqueue(
         self,
@@ -95,20 +95,20 @@ class Context(Protocol):
         """
 
     async def ask_interval(self, seconds: float) -> float:
-        """Ask that the schedule of this job fires so often, if the job succeeds.
+        """Set the interval of this job's schedule, in seconds, if the job succeeds.
 
-        Gives what it will be: never outside the bounds that the schedule sets. Refused where the
-        schedule sets none, or is not an interval.
+        Return the interval clamped to the bounds of the schedule. Refused if the schedule has no
+        bounds or is not an interval.
         """
 
 
 Authorize = Callable[[Principal, Schedule], bool | Awaitable[bool]]
-"""Whether a schedule may still act as a principal; asked each time it is about to."""
+"""Returns whether a schedule may run as a principal; called before each start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What an application lends to the handlers of a worker."""
+    """The calls that an application provides to the handlers of a worker."""
 
     reach: Reach
     authorize: Authorize | None = None

@@ -1,7 +1,7 @@
-"""Flows and actions: the application's code, under names that jobs carry.
+"""Flows and actions: the application's code under the names that jobs refer to.
 
-A flow is a named group of actions; an action is a function with a typed input. Both are read once,
-at import: what cannot work is refused there, not at run time.
+A flow is a named group of actions; an action is a function with a typed input. Both are checked
+once, at import, so that mistakes are refused there and not at run time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ChoiceT = TypeVar("ChoiceT", bound=str)
 
 
 _PLAIN = (str, int, float, bool, list, dict)
-"""Annotations of an input that JSON has itself; it is checked, and passed on as it is."""
+"""Input annotations that are JSON types: the input is checked and passed unchanged."""
 
 
 def _check_choice(what: str, given: ChoiceT, allowed: Sequence[str]) -> ChoiceT:
@@ -47,22 +47,22 @@ def _check_choice(what: str, given: ChoiceT, allowed: Sequence[str]) -> ChoiceT:
 
 @dataclass(frozen=True, slots=True)
 class ActionOptions:
-    """How an action's jobs are run, unless the caller says otherwise."""
+    """The defaults for an action's jobs, which a caller may override."""
 
     queue: str = DEFAULT_QUEUE
-    """Where its jobs wait."""
+    """The queue of its jobs."""
     retry: RetryPolicy = DEFAULT_RETRY
-    """How often and how soon a failed attempt is tried again."""
+    """The number of attempts, and the delays between them."""
     timeout_ms: int = 300_000
-    """How long one attempt may take."""
+    """Milliseconds that one attempt may take."""
     delivery: Delivery = "at_least_once"
-    """Or `at_most_once`: a job that may have begun is never run again."""
+    """`at_least_once` or `at_most_once`: a job that may have started is never run again."""
     redact: frozenset[str] = frozenset()
-    """Names of the input that no operator may see."""
+    """Names of input fields that are hidden from operators."""
 
     @property
     def run(self) -> RunOptions:
-        """Return what the action declares of its jobs."""
+        """The declared run options of the action's jobs."""
         return RunOptions(self.queue, self.retry, self.timeout_ms, self.delivery)
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class ActionOptions:
 
 
 class Action:
-    """A function under a name."""
+    """A named function that jobs call."""
 
     def __init__(self, name: str, function: Callable[..., Any], options: ActionOptions) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Action:
         self.is_async = inspect.iscoroutinefunction(function)
         self._input_name, self._context_name, kind = _parameters(name, function)
         self.usual_input = _usual_input(function, self._input_name)
-        """What its function takes when it is called without an input."""
+        """The default of the input parameter; None: it has none."""
         self._schema = None if kind is None else schema_of(kind)
         hint = get_type_hints(function).get(self._input_name or "")
         self._plain = hint if hint in _PLAIN else None
@@ -96,43 +96,43 @@ class Action:
         return f"<action {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, for tests and for calls from other code."""
+        """Call the function directly, for tests and other code."""
         return self.function(*args, **kwargs)
 
     @property
     def takes_context(self) -> bool:
-        """Whether its function asks for a Context."""
+        """Return whether its function takes a Context."""
         return self._context_name is not None
 
     @property
     def queue(self) -> str:
-        """Where its jobs wait."""
+        """The queue of its jobs."""
         return self.options.queue
 
     @property
     def retry(self) -> RetryPolicy:
-        """How often and how soon a failed attempt is tried again."""
+        """The number of attempts, and the delays between them."""
         return self.options.retry
 
     @property
     def timeout_ms(self) -> int:
-        """How long an attempt may take."""
+        """Milliseconds that one attempt may take."""
         return self.options.timeout_ms
 
     @property
     def delivery(self) -> Delivery:
-        """Whether a lost attempt is tried again."""
+        """The delivery guarantee, which decides whether a lost attempt is retried."""
         return self.options.delivery
 
     @property
     def redact(self) -> frozenset[str]:
-        """Names of the input that no operator may see."""
+        """Names of input fields that are hidden from operators."""
         return self.options.redact
 
     def encode(self, value: object) -> str:
-        """An input as JSON text; one that does not fit is refused, here and not when it runs.
+        """Return an input as JSON text; refuse one that does not fit the schema.
 
-        None is no input: then it is the one that the function takes when it is called without.
+        None means no input: the default of the input parameter is used.
         """
         if self._input_name is None:
             if value is not None:
@@ -144,7 +144,7 @@ class Action:
             text = msgspec.json.encode(plain(f"input of {self.name}", value)).decode()
             self._check_plain(text)
             return text
-        if not schema.holds(value):  # words from outside: unknown ones are refused
+        if not schema.holds(value):  # from outside: unknown fields are refused
             value = schema.parse(msgspec.json.encode(plain(f"input of {self.name}", value)))
         text = msgspec.json.encode(schema.plain(value)).decode()
         schema.read(text)
@@ -158,13 +158,13 @@ class Action:
                 raise InvalidInput(f"input of {self.name}: {error}") from None
 
     def decode(self, text: str) -> object:
-        """The input of its JSON text."""
+        """Return the input from its JSON text."""
         if self._schema is None:
             return msgspec.json.decode(text)
         return self._schema.read(text)
 
     def arguments(self, text: str, context: Context) -> dict[str, object]:
-        """What the function is called with."""
+        """Return the arguments that the function is called with."""
         given: dict[str, object] = {}
         if self._input_name is not None:
             given[self._input_name] = self.decode(text)
@@ -174,16 +174,16 @@ class Action:
 
 
 class Flow:
-    """A named group of actions, with the schedules that the code itself declares."""
+    """A named group of actions, with the schedules and webhooks that the code declares."""
 
     def __init__(self, name: str, *, limits: Limits = DEFAULT_LIMITS, zones: Zones = "any") -> None:
         self.name = check_flow(name)
         self.limits = limits
-        """What an owner may ask for in this flow."""
+        """Limits of what an owner may create in this flow."""
         self.zones: Zones = _check_choice("zones", zones, get_args(Zones))
         self.actions: dict[str, Action] = {}
         self.statics: dict[str, StaticSchedule] = {}
-        """Schedules declared by the code, by name; all of the system's scope."""
+        """Schedules declared by the code, by name; all in the system's scope."""
         self.resolver: Resolve | None = None
         self.webhooks: dict[str, Webhook] = {}
 
@@ -216,7 +216,7 @@ class Flow:
         delivery: Delivery = "at_least_once",
         redact: Collection[str] = (),
     ) -> Action | Callable[[Callable[..., Any]], Action]:
-        """Make a function an action; bare, or with options."""
+        """Decorate a function as an action, with or without options."""
         if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
             raise InvalidInput(f"timeout_s is {shown(timeout_s)}; pass seconds")
         if isinstance(redact, str):
@@ -242,10 +242,10 @@ class Flow:
         queue: str | None = None,
         **options: Unpack[StaticOptions],
     ) -> Callable[[Callable[..., Any]], Action]:
-        """Declare a schedule of the system's scope; its function is an action as well.
+        """Declare a schedule in the system's scope; its function becomes an action as well.
 
-        On an action of this flow it schedules that one. What cannot work is refused here. The
-        application brings the store to what is declared when it starts.
+        On an action of this flow, that action is scheduled. Invalid declarations are refused here;
+        the application writes the declared schedules to the store when it starts.
         """
 
         def add(function: Callable[..., Any]) -> Action:
@@ -253,9 +253,9 @@ class Flow:
             if not isinstance(action, Action):
                 action = self.action(queue=queue or DEFAULT_QUEUE)(function)
             elif queue is not None:
-                raise InvalidInput(f"queue {queue!r} is for {action.name} to say: it is an action")
+                raise InvalidInput(f"queue {queue!r}: set it on {action.name}, which is an action")
             elif action not in self.actions.values():
-                raise InvalidInput(f"action {action.name} is not of flow {self.name!r}")
+                raise InvalidInput(f"action {action.name} does not belong to flow {self.name!r}")
             short = action.name.removeprefix(f"{self.name}.")
             declared = declare(name or short, trigger, action, options)
             dispatch_id(SYSTEM, declared.name)
@@ -267,10 +267,10 @@ class Flow:
         return add
 
     def resolve(self, function: ResolveT) -> ResolveT:
-        """Let a function say what a schedule is that the store does not have.
+        """Decorate the function that resolves schedules which the store does not have.
 
-        It is called with the schedule's id and a context, may be async, and gives a ScheduleConfig
-        or None.
+        It is called with the schedule's id and a context, may be async, and returns a
+        ScheduleConfig or None. A flow has at most one.
         """
         if self.resolver is not None:
             raise InvalidInput(f"flow {self.name} has a resolver already")
@@ -278,7 +278,7 @@ class Flow:
         return function
 
     def fit(self, action: str, given: object) -> object:
-        """An input as the action stores it; InvalidInput where it does not fit."""
+        """Return an input as the action stores it; InvalidInput if it does not fit."""
         found = self.actions.get(action)
         return given if found is None else msgspec.json.decode(found.encode(given))
 
@@ -292,12 +292,12 @@ class Flow:
         fan_out: bool = False,
         input: Callable[[Routed], object] | None = None,  # noqa: A002
     ) -> Callable[[Callable[..., Any] | Action], Action]:
-        """Make a function the action of a webhook, run as the owner of what the delivery is about.
+        """Decorate the action of a webhook; it runs as the owner of the document that is found.
 
-        `delivery_id` tells deliveries apart: None (the digest of what was signed, or the
+        `delivery_id` identifies a delivery: None (the digest of the signed bytes, or the
         `webhook-id` that Standard Webhooks sign), `body_path(...)`, or `unsigned_header(...)`.
-        `input` makes the action's input from the delivery and the document it found; without it,
-        the input is the body.
+        `input` makes the action's input from the delivery and the document; without it, the input
+        is the body.
         """
         check_flow(name)
         if name in self.webhooks:
@@ -320,7 +320,7 @@ def queues_of(actions: Mapping[str, Action]) -> tuple[str, ...]:
 
 
 def actions_of(flows: Collection[Flow]) -> dict[str, Action]:
-    """Every action of the flows by its full name."""
+    """Return every action of the flows by its full name; refuse two of one name."""
     found: dict[str, Action] = {}
     named: dict[str, Flow] = {}
     for flow in flows:
@@ -338,7 +338,7 @@ def actions_of(flows: Collection[Flow]) -> dict[str, Action]:
 def _parameters(
     name: str, function: Callable[..., Any]
 ) -> tuple[str | None, str | None, type[Any] | None]:
-    """Names of the input and the context parameter, and the type of the input."""
+    """Return the names of the input and context parameters, and the input's schema type."""
     hints = get_type_hints(function)
     input_name = context_name = None
     for parameter in inspect.signature(function).parameters.values():

@@ -1,6 +1,6 @@
-"""A process that was forked has neither the threads nor, by rights, the connections of its parent.
+"""Fork handling: a forked process has no threads of its parent and must not use its connections.
 
-Servers load an application once and fork it; whoever keeps such things leaves them to the parent.
+Servers load an application once and fork it; objects with threads or connections start anew.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something that keeps threads or connections."""
+    """An object that keeps threads or connections."""
 
     def leave_parent(self) -> None:
-        """Begin anew, in a child: what belongs to the parent is neither used nor closed."""
+        """Start anew in a child; what belongs to the parent is neither used nor closed."""
 
 
 _known: WeakSet[Forkable] = WeakSet()
 
 
 def watch_forks(keeper: Forkable) -> None:
-    """Let it know of forks, as long as it lives."""
+    """Call the object's leave_parent() after each fork, as long as the object lives."""
     _known.add(keeper)
 
 

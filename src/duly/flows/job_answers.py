@@ -1,7 +1,6 @@
-"""Answers to requests about a stored job: its result, or to cancel, repeat or delete it.
+"""Answers to requests to read, cancel, retry or delete a stored job.
 
-Takes what the store answered; returns the job or its result, or raises why not. One place, so that
-applications, principals and operators get the same answers.
+One place, so that applications, principals and operators get the same results and exceptions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from duly.model.stored_jobs import JobRefused
 
 
 def granted(answer: Job | JobRefused, wish: str) -> Job:
-    """The job as it now stands; `wish` says what was to become of it: `cancelled`."""
+    """Return the job, or raise why it could not be changed; `wish` is a word like `cancelled`."""
     if isinstance(answer, Job):
         return answer
     if answer.state is None:
@@ -25,7 +24,7 @@ def granted(answer: Job | JobRefused, wish: str) -> Job:
 
 
 def result_of(job_id: JobId, job: Job | None) -> Any:
-    """Return what the action returned; NotFound without a job, Conflict before it succeeded."""
+    """Return the job's result; NotFound without a job, Conflict unless it succeeded."""
     if job is None:
         raise no_such_job(job_id)
     if job.state is not JobState.SUCCEEDED:
@@ -34,5 +33,5 @@ def result_of(job_id: JobId, job: Job | None) -> Any:
 
 
 def no_such_job(job_id: JobId) -> NotFound:
-    """Never stored, or removed since."""
-    return NotFound(f"job {job_id} does not exist; it may have been removed after its time")
+    """Return the exception for a job that was never stored or has been removed."""
+    return NotFound(f"job {job_id} does not exist; it may have been removed after its retention")

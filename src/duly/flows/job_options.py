@@ -1,6 +1,5 @@
-"""The way from what is said of a job, when it is enqueued, to a NewJob.
+"""Conversion of an action, an input and job options into a NewJob.
 
-Takes an action, an input and options as an application writes them; gives what the store takes.
 Everything is checked here, before anything is written.
 """
 
@@ -25,7 +24,7 @@ from duly.triggers.instants import to_ms
 
 MAX_METADATA_BYTES = 4 * 1024
 NO_ID = JobId("job_")
-"""Of a template; what follows the prefix comes when it is stamped."""
+"""The id of a template: the prefix that new ids are made from."""
 
 _encoder = msgspec.json.Encoder()
 _DELIVERIES = get_args(Delivery)
@@ -33,9 +32,9 @@ _SAME = {"queue", "workspace", "priority", "retry", "delivery", "key", "correlat
 
 
 def find_action(given: object, actions: Mapping[str, Action]) -> tuple[str, Action | None]:
-    """Return the full name of an action, and the action where this application has it.
+    """Return the full name of an action, and the action if this application has it.
 
-    A name is `flow.action`, or the action alone where only one flow has it. InvalidInput: a flow of
+    A name is `flow.action`, or the action alone if only one flow has it. InvalidInput: a flow of
     this application has no such action. Other flows belong to other applications, which run them.
     """
     if isinstance(given, Action):
@@ -74,14 +73,14 @@ def template_of(
     now_ms: int,
     aging_ms: int = 0,
 ) -> NewJob:
-    """A job with everything but id and input; what is wrong with the options is said here.
+    """Return a job with everything but id and input; refuse invalid options.
 
-    `name` is the action's full name, `known` the action where this application has it; a delay
-    counts from `now_ms`.
+    `name` is the action's full name, `known` the action if this application has it; a delay counts
+    from `now_ms`.
     """
     for option in options.keys() - JobOptions.__annotations__.keys():
         raise unknown_field("a job", option, JobOptions.__annotations__)
-    # None is what somebody passes on who was told nothing.
+    # None counts as not given, so that callers can pass their own defaults on.
     said = {name: value for name, value in options.items() if value is not None}
     scope = Scope.of(said.get("scope", SYSTEM))
     fields = _fields(said, now_ms)
@@ -102,20 +101,20 @@ def template_of(
 
 
 def encode(known: Action | None, name: str, given: object) -> str:
-    """An input as JSON text: by the action's schema where it is known, else as plain JSON."""
+    """Return an input as JSON text, by the action's schema if it is known; refuse a large one."""
     check_json_bounds(f"input of {name}", given, MAX_INPUT_BYTES)
     text = known.encode(given) if known is not None else _plain_text(name, given)
     # A character has at most four bytes, so short texts need not be counted.
     if len(text) * 4 > MAX_INPUT_BYTES and (size := len(text.encode())) > MAX_INPUT_BYTES:
         raise InvalidInput(
             f"input of {name} has {size} bytes; allowed: {MAX_INPUT_BYTES}. "
-            "Store large things elsewhere and pass where they are"
+            "Store large data elsewhere and pass a reference"
         )
     return text
 
 
 def encode_many(known: Action | None, name: str, given: Sequence[object]) -> list[str]:
-    """The same of many; the first that does not fit is named by its number."""
+    """Return many inputs as JSON text; InvalidInput names the first bad one by its number."""
     texts: list[str] = []
     try:
         for each in given:
@@ -130,14 +129,14 @@ def _plain_text(name: str, given: object) -> str:
         encoded = _encoder.encode(given)
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError):
         encoded = b"null"
-    # What JSON has no word for becomes null, so only a null needs the slow and careful way.
+    # What JSON cannot express becomes null, so only a null needs the slow, exact conversion.
     if b"null" in encoded:
         encoded = msgspec.json.encode(plain(f"input of {name}", given))
     return encoded.decode()
 
 
 def _fields(said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    """Options as fields of a NewJob; those that are the same in both pass unchanged."""
+    """Return options as fields of a NewJob; those of the same name pass unchanged."""
     fields: dict[str, Any] = {name: value for name, value in said.items() if name in _SAME}
     if fields.get("delivery", "at_least_once") not in _DELIVERIES:
         raise InvalidInput(f"delivery {said['delivery']!r}; allowed: {', '.join(_DELIVERIES)}")

@@ -1,4 +1,4 @@
-"""What people may say of a job when they ask for one."""
+"""The options of a job when it is enqueued."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from duly.model.scopes import Scope
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said of a job; what is not said is the action's own, or the default."""
+    """The options of a job; omitted ones are the action's, or the defaults."""
 
     queue: str
     workspace: str | None
-    """Whose turn it is, where turns are taken; else it follows from the scope."""
+    """The workspace that the job counts in, for fairness; by default from the scope."""
     scope: Scope | str
-    """Who it runs as."""
+    """The owner that the job runs as."""
     priority: int
     run_at: datetime | None
     delay: timedelta | None
-    """Instead of run_at: so long from now, by the store's clock."""
+    """Instead of run_at: time from now, by the store's clock."""
     retry: RetryPolicy
     timeout: timedelta
     delivery: Delivery
@@ -31,4 +31,4 @@ class JobOptions(TypedDict, total=False):
     key_ttl: timedelta
     correlation_id: str | None
     metadata: Mapping[str, object] | None
-    """Facts that anybody may see."""
+    """Facts that anyone may see."""

@@ -1,6 +1,7 @@
-"""The same calls from code that is not async: one loop on a thread of its own.
+"""The async API for code that is not async: one event loop on a thread of its own.
 
-No method is written twice: whatever gives an awaitable is awaited there, and the caller waits.
+No method is written twice: a call that returns an awaitable is run on that loop while the caller
+blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A loop on a thread, started with the first call; or a loop that runs already."""
+    """A loop on a thread, started by the first call, or a loop that already runs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._lock = threading.Lock()
@@ -27,11 +28,11 @@ class Portal:
             watch_forks(self)
 
     def leave_parent(self) -> None:
-        """Start a loop of its own with the next call: the thread did not come along."""
+        """Start a new loop with the next call, since a fork does not copy the thread."""
         self._lock, self._loop = threading.Lock(), None
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it on the loop and wait for its result."""
+        """Run a coroutine on the loop and return its result; refused in async code."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -52,7 +53,7 @@ class Portal:
 
 
 class Sync:
-    """An object whose awaitable answers are waited for."""
+    """A wrapper of an object whose async methods block until they have a result."""
 
     def __init__(self, of: object, portal: Portal) -> None:
         self._of = of
@@ -78,7 +79,7 @@ class Sync:
 
 
 def _is_ours(value: object) -> bool:
-    """Whether a thing has methods worth wrapping; values have none."""
+    """Return whether an object has async methods to wrap; values have none."""
     kind = type(value)
     return kind.__module__.startswith("duly.") and any(
         inspect.iscoroutinefunction(member) for member in vars(kind).values()

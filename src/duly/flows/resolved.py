@@ -1,7 +1,7 @@
-"""What a resolver says of a schedule that the application keeps elsewhere.
+"""The answer of a resolver about a schedule that the application keeps elsewhere.
 
-Nothing is checked here: the dispatch checks the whole of it against the flow, so that what is wrong
-with it is one answer, whoever wrote it.
+Nothing is checked here: the dispatch checks it against the flow, so that every mistake gets the
+same kind of answer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _USUAL = Policies()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
-    """One schedule, as far as it takes to start its action once."""
+    """The part of a schedule that is needed to start its action once."""
 
     action: Any
     """An action of the flow, or its name inside the flow."""
     principal: Principal
-    """Who the action runs as. It has no default: a resolver that forgets it names nobody."""
+    """The principal that the action runs as; without a default, so that it cannot be forgotten."""
     input: Any = None
     trigger: Trigger | str | Mapping[str, Any] | None = None
-    """Where it is known, for the strict mode and for display."""
+    """For strict mode and for display; None: unknown."""
     enabled: bool = True
     policies: Policies = _USUAL

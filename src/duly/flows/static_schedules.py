@@ -1,7 +1,7 @@
 """Static schedules: declared by the application's code, in the system's scope.
 
-Takes what the code says, checked when it is imported; gives the store what is declared, and takes
-back what no longer is. Other flows, and schedules that somebody made at run time, are left alone.
+Declarations are checked at import; reconcile() writes them to the store and deletes those that the
+code no longer declares. Other flows, and schedules created at run time, are left alone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from duly.model.scopes import SYSTEM
 from duly.triggers import Trigger, parse_trigger
 
 BY = "static"
-"""Who made it, in schedule_events."""
+"""The requester of their changes in schedule_events."""
 
 
 class StaticOptions(TypedDict, total=False):
-    """What the code may say of a schedule: what it is, and its policies one by one."""
+    """The options of a static schedule; its policies are given one by one."""
 
     input: Any
     enabled: bool
@@ -45,7 +45,7 @@ class StaticOptions(TypedDict, total=False):
 
 
 class Scheduled(Protocol):
-    """An action, as far as a schedule needs to know it."""
+    """The part of an action that a schedule needs."""
 
     @property
     def name(self) -> str: ...
@@ -56,23 +56,23 @@ class Scheduled(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StaticSchedule:
-    """One schedule that the code declares."""
+    """A schedule that the code declares."""
 
     name: str
     action: str
-    """Inside its flow."""
+    """The action's name inside its flow."""
     trigger: Trigger
     options: ScheduleOptions
 
     @property
     def definition(self) -> Definition:
-        """The same as a definition; its trigger is not bound."""
+        """The declaration as a definition; its trigger is not bound."""
         return Definition(self.trigger, self.action, **self.options, origin="static")
 
 
 @dataclass(frozen=True, slots=True)
 class StaticReport:
-    """What bringing the store to the code did."""
+    """The report of a reconciliation."""
 
     ensured: tuple[Ensured, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class StaticReport:
 def declare(
     name: str, trigger: TriggerWords, action: Scheduled, said: Mapping[str, Any]
 ) -> StaticSchedule:
-    """What the code says, or InvalidInput: an error belongs where the code is read."""
+    """Return the checked declaration; InvalidInput for options or an input that do not fit."""
     words = known_words(said, StaticOptions)
     policies = {each: words.pop(each) for each in Policies.__struct_fields__ if each in words}
     given = words.get("input", action.usual_input)
@@ -94,7 +94,7 @@ def declare(
     rule = trigger if isinstance(trigger, Trigger) else parse_trigger(trigger)
     options = cast(ScheduleOptions, words | {"input": fitting, "policies": Policies(**policies)})
     declared = StaticSchedule(name, action.name.rpartition(".")[2], rule, options)
-    # Made once to be checked whole.
+    # Built once to be checked as a whole.
     assert declared.definition.origin == "static"
     return declared
 
@@ -102,7 +102,7 @@ def declare(
 async def reconcile(
     collection: ScheduleCollection, declared: Iterable[StaticSchedule]
 ) -> StaticReport:
-    """Bring the static schedules of one flow to what the code declares; repeating is harmless."""
+    """Make the static schedules of one flow match the code; repeating it is harmless."""
     scoped = collection.of(SYSTEM, by=BY, origin="static")
     ensured, kept = [], set()
     for each in declared:

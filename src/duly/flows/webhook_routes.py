@@ -1,8 +1,8 @@
 """Webhooks as a flow declares them: how a delivery is verified, identified and routed.
 
-Values only: the steps are in `dispatch.webhooks`. A route names a sparse index, so that the owner
-of a delivery is found by one query. What identifies a delivery must be covered by its signature;
-anything else has to be declared as unsigned.
+Only declarations; the steps are in `dispatch.webhooks`. A route names a sparse index, so that the
+owner of a delivery is found by one query. The id of a delivery must be covered by its signature;
+otherwise it has to be declared as unsigned.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
 class Verify(Protocol):
-    """Check that a delivery comes from its sender.
+    """A function that checks that a delivery comes from its sender.
 
     A verifier whose signature also covers headers names them, in lower case, in an attribute
     `signed_headers`; without that attribute the signature is taken to cover the body alone.
     """
 
     def __call__(self, headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
-        """Answer for lower-case headers, the raw body and the time."""
+        """Return whether the signature is valid; `headers` have lower-case names."""
 
 
 class HasName(Protocol):
-    """A collection, as far as a route needs to know it."""
+    """The part of a collection that a route needs."""
 
     @property
     def name(self) -> str:
-        """What the collection is called."""
+        """The name of the collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class UnsignedHeader:
 
 
 DeliveryId = BodyPath | UnsignedHeader | str | None
-"""How a delivery is told from others; a plain text is a header that the signature covers."""
+"""The id of a delivery; a plain text names a header that the signature covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From a delivery's body to the documents it is about."""
+    """A lookup from a delivery's body to its documents."""
 
     collection: str
     attribute: str
@@ -92,30 +92,30 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A delivery that found a document, from which an input is made."""
+    """A delivery and a document that it is about, from which an input is made."""
 
     body: Any
     name: str
-    """Of the document."""
+    """The name of the document."""
     document: Any
     """The stored document as plain JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One endpoint for all owners."""
+    """A webhook endpoint, shared by all owners."""
 
     name: str
     action: str
     verify: Verify
     route: Route
     delivery_id: DeliveryId = None
-    """Where the idempotency key comes from; None: the digest of the signed bytes, or the
-    `webhook-id` header where the signature covers it."""
+    """The source of the idempotency key; None: the digest of the signed bytes, or the
+    `webhook-id` header if the signature covers it."""
     fan_out: bool = False
-    """Whether all documents with the value get the delivery; else a second one is refused."""
+    """Whether all documents with the value get the delivery; else several are refused."""
     input: Callable[[Routed], object] | None = None
-    """Makes the action's input; None: the body itself."""
+    """Returns the action's input; None: the input is the body."""
 
     def __post_init__(self) -> None:
         named = self.delivery_id
@@ -144,7 +144,7 @@ def body_path(path: str) -> BodyPath:
 def unsigned_header(name: str) -> UnsignedHeader:
     """Return a header as the delivery id although the signature does not cover it.
 
-    Whoever captured one delivery can repeat it under a new id, as often as they like.
+    Anyone who captured one delivery can repeat it under a new id, any number of times.
     """
     return UnsignedHeader(name.lower())
 

@@ -1,1 +1,1 @@
-"""What is stored: frozen values and their state tables, without any I/O."""
+"""Stored values, frozen, and their state tables. No I/O."""

@@ -1,4 +1,4 @@
-"""Claims of jobs and their renewal: what a worker asks for and what it gets."""
+"""Job claims and lease renewals: requests and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_JOB_CLAIM = 5_000
 
 
 class HeldToken(NamedTuple):
-    """A token that the asking worker holds, with how many more jobs it may run under it."""
+    """A token that the requesting worker holds, with how many more jobs it may run under it."""
 
     token: Token
     room: int
@@ -19,24 +19,24 @@ class HeldToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What a worker asks for."""
+    """A worker's request for jobs."""
 
     worker: WorkerId
     queues: tuple[str, ...] = (DEFAULT_QUEUE,)
-    """Served in this order; priority orders inside a queue."""
+    """Claimed in this order; priority applies within a queue."""
     limit: int = 100
-    """Jobs that may wait in the worker's buffer."""
+    """Jobs to claim at most: the room in the worker's buffer."""
     lease_ms: int = 30_000
     actions: tuple[str, ...] | None = None
-    """Only these, where given: a node leaves alone what it does not know."""
+    """Claim only these; None: all. A node skips actions it does not know."""
     fair: bool = False
     """Claim by tokens: the least recently served (queue, workspace) pair first."""
     tokens: int = 10
-    """With `fair`: lease at most so many tokens, at most one per pair."""
+    """With `fair`: tokens to lease at most, one per pair."""
     token_batch: int = 10
-    """With `fair`: claim at most so many jobs per token while many pairs wait."""
+    """With `fair`: jobs to claim per token at most while many pairs wait."""
     max_token_batch: int | None = None
-    """With `fair`: claim up to so many per token where few pairs wait; None: `token_batch`."""
+    """With `fair`: jobs to claim per token at most while few pairs wait; None: `token_batch`."""
     held: tuple[HeldToken, ...] = ()
     """With `fair`: tokens to claim more jobs under while only their pair waits, and while the first
     job of that pair is one of `actions`."""
@@ -45,8 +45,8 @@ class ClaimRequest:
     def shares(self, waiting: int) -> tuple[int, int]:
         """Return how many tokens to lease, and how many jobs to claim per token.
 
-        Where batches may grow, half of the waiting pairs share the room. The others are left to the
-        next claim, of this worker or of one that has nothing to do.
+        If batches may grow, half of the waiting pairs share the limit. The others are left for the
+        next claim, by this worker or an idle one.
         """
         most = self.max_token_batch
         if most is None or most <= self.token_batch or not waiting:
@@ -56,27 +56,27 @@ class ClaimRequest:
 
 
 class Claims(NamedTuple):
-    """What a claim took."""
+    """The result of a claim."""
 
     jobs: list[LeasedJob]
     holds: dict[JobId, tuple[Token, ...]]
-    """Tokens each job runs under; only jobs that have some. A token is given back when the last
-    of its jobs has ended."""
+    """Tokens that jobs run under, for jobs that have some. A token is returned when the last of its
+    jobs has ended."""
     wake_at_ms: int | None
-    """With no jobs: when the next one of the queues becomes due, or a lease of any ends."""
+    """Without jobs: when the next job of the queues becomes due, or any lease ends."""
     now_ms: int
 
 
 class NextLeaseEnd(NamedTuple):
-    """When to look for leases that have ended."""
+    """When to look for expired leases next."""
 
     at_ms: int | None
-    """When the first lease of a running job ends, or has ended; None: no job is leased."""
+    """End of the first lease of a running job, possibly past; None: no job is leased."""
     now_ms: int
 
 
 class ProgressNote(NamedTuple):
-    """How far a running job is."""
+    """The progress of a running job."""
 
     job_id: JobId
     fence: int
@@ -85,9 +85,9 @@ class ProgressNote(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """What a renewal found; everything not named was renewed."""
+    """The result of a renewal; all jobs that are not listed were renewed."""
 
     lost: list[JobId]
-    """The fence is void: somebody else has the job, or it ended."""
+    """The fence is outdated: another worker has the job, or it ended."""
     cancel: list[JobId]
-    """Somebody asked to cancel it."""
+    """Cancellation was requested."""

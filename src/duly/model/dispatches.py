@@ -1,4 +1,4 @@
-"""Hand-over by HTTP: claims of a tick, ends of posts, and what an endpoint fires."""
+"""Hand-over by HTTP: claims of a tick, results of posts, and fires by an endpoint."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from duly.model.schedules import ScheduleId, ScheduleState
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
 DispatchEnd = Literal["closed", "again", "failed", "denied", "not_found"]
-"""closed: taken (2xx). again: to be posted again if that is allowed, else failed. failed: for good.
-denied: whoever authorises there said no.
+"""closed: accepted (2xx). again: to be posted again if allowed, else failed. failed: final.
+denied: refused by the endpoint's authorisation.
 not_found: the endpoint knows no such schedule; failed, and counted on the row."""
 
 MAX_DISPATCHES = 1_000
-"""In one claim, or in one call of answers."""
+"""Dispatches in one claim, or in one call with answers."""
 MAX_LEASE_MS = 86_400_000
-"""Of a claim, and of the delay before a post is repeated."""
+"""Longest lease of a claim, and longest delay before a post is repeated."""
 MAX_REASON = 1_000
-"""Characters of a reason that are kept."""
+"""Characters of a reason that are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchClaim:
-    """What a tick asks for."""
+    """A tick's request for dispatches."""
 
     claim_id: str
-    """New for every claim. The same id gives the same rows again, as long as their lease stands."""
+    """New for every claim. Repeating an id returns the same rows while their lease is valid."""
     limit: int = 100
-    """No more than the tick can post at once."""
+    """At most as many as the tick can post at once."""
     lease_ms: int = 60_000
-    """Longer than a post may take: after that the occurrence is somebody else's."""
+    """Longer than a post may take: after that another tick may claim the occurrence."""
     flows: tuple[str, ...] | None = None
-    """Only these, where given."""
+    """Claim only these; None: all."""
 
 
 class Dispatching(NamedTuple):
-    """An occurrence that a tick is to post."""
+    """An occurrence for a tick to post."""
 
     schedule_id: ScheduleId
     flow: str
@@ -53,7 +53,7 @@ class Dispatching(NamedTuple):
 
 
 class DispatchAnswer(NamedTuple):
-    """How a post ended."""
+    """The result of a post."""
 
     schedule_id: ScheduleId
     nominal_ms: int
@@ -61,15 +61,15 @@ class DispatchAnswer(NamedTuple):
     reason: str | None = None
     """For the ledger, and for the error of a row that is quarantined."""
     delay_ms: int = 0
-    """again: not before."""
+    """With `again`: minimum delay before the next post."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """What an endpoint asks for: one job for one dispatch.
+    """An endpoint's request for one job for one dispatch.
 
-    The job carries `schedule_id`, `nominal_ms` (of the request, where the dispatch named no time),
-    `policies`, `turn`, and the idempotency key where there is one.
+    The job carries `schedule_id`, `nominal_ms` (the request's time if the dispatch named none),
+    `policies`, `turn`, and the idempotency key if there is one.
     """
 
     job: NewJob
@@ -77,43 +77,43 @@ class Fire:
     scope: str
     name: str
     is_stored: bool = False
-    """The schedule was read from this store: refused where it has been deleted since."""
+    """The schedule was read from this store: refused if it has been deleted since."""
 
     def __post_init__(self) -> None:
         job = self.job
         if job.schedule_id is None or job.nominal_ms is None:
-            raise InvalidInput(f"job {job.id} names no schedule_id or no nominal_ms")
+            raise InvalidInput(f"job {job.id} has no schedule_id or no nominal_ms; set both")
         check_text("schedule_id", job.schedule_id)
         if not STORED_FROM_MS <= job.nominal_ms < END_MS:
-            raise InvalidInput(f"nominal_ms of job {job.id} lies outside the years 2000 to 2199")
+            raise InvalidInput(f"nominal_ms of job {job.id} is outside the years 2000 to 2199")
         if job.turn is not None and job.policies is None:
-            raise InvalidInput(f"job {job.id} has a turn, but no policies to decide it by")
+            raise InvalidInput(f"job {job.id} has a turn but no policies; set policies")
         for what in ("flow", "scope", "name"):
             check_text(what, getattr(self, what))
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """The job was made, or made before by a repeated call with the same job id."""
+    """The job was created, by this call or an earlier one with the same job id."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The same occurrence, or the same key, was taken before; nothing changed."""
+    """The same occurrence or key was accepted before; nothing changed."""
 
     job_id: JobId | None
-    """Of the one before, where there is one."""
+    """The earlier job; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlapped:
-    """The overlap policy skipped it; the ledger says so, no key is taken."""
+    """The overlap policy skipped it; recorded in the ledger, no key is taken."""
 
     reason: str
     holder: JobId
-    """The job that is in the way."""
+    """The earlier job that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Inactive:
     """The schedule accepts no dispatch; nothing changed and no key is taken."""
 
     state: ScheduleState | None
-    """Paused, finished (be it for want of runs) or quarantined; None: deleted since it was read."""
+    """Paused, finished (also by `max_runs`) or quarantined; None: deleted since it was read."""
 
 
 FireAnswer = Fired | Duplicate | Overlapped | Inactive

@@ -1,4 +1,4 @@
-"""Documents: scoped JSON with a version, and the writes of them."""
+"""Documents (scoped JSON with a version) and writes of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 ABSENT = 0
-"""As an expected version: the thing must not exist yet."""
+"""As an expected version: the document must not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +26,25 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """What put_document() is asked to store."""
+    """A request of put_document()."""
 
     collection: str
     scope: str
     name: str
     id: str
-    """Taken when the document is new; an existing one keeps its own."""
+    """Used if the document is new; an existing one keeps its id."""
     body: str
     entries: tuple[tuple[str, str], ...] = ()
-    """(attribute, value) pairs of the sparse index; they replace all earlier ones."""
+    """(attribute, value) pairs of the sparse index; they replace all earlier pairs."""
     expected_version: int | None = None
-    """ABSENT, a version, or None for "whatever is there"."""
+    """ABSENT, a version, or None: any."""
     scope_limit: int | None = None
-    """Refuse a new document when the scope already holds so many."""
+    """Refuse a new document if the scope already has this many; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The write happened."""
+    """The write was applied."""
 
     document: Document
     created: bool
@@ -52,10 +52,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The write did not happen, and nothing changed."""
+    """The write was refused; nothing changed."""
 
     reason: Literal["stale", "exists", "absent", "full"]
     version: int
-    """The version found (0: none); with "full", how many are counted against the limit."""
+    """The version found (0: none); with "full", the count against the limit."""
     limit: Literal["schedules", "schedules_per_flow"] = "schedules"
-    """With "full" of a schedule: which of its Limits."""
+    """With "full" of a schedule: which of its Limits was reached."""

@@ -1,4 +1,4 @@
-"""Station 7: facts about a job, appended and never changed."""
+"""Job events: one row per transition, never changed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class JobEvent(NamedTuple):
     """1, 2, 3, ... per job."""
     at_ms: int
     state: JobState
-    """The state it went to."""
+    """The new state."""
     attempt: int
-    """The claim it belongs to; 0 before the first."""
+    """Number of the claim; 0 before the first."""
     actor: str | None
-    """Who asked; with `processing`, the worker. None: the worker of the attempt, or a sweep."""
+    """Who requested it; with `processing`, the worker. None: the attempt's worker, or a sweep."""
     reason: str | None
     ended_as: AttemptStatus | None = None
-    """How the attempt ended, where the state does not say it."""
+    """How the attempt ended, if the state does not determine it."""
     took_ms: int | None = None
-    """How long the handler ran, on the event that ended its attempt; None: not known."""
+    """Run time of the handler, on the event that ended its attempt; None: unknown."""
 
 
 class Attempt(NamedTuple):
-    """One try of one job: a claim, and what became of it."""
+    """One attempt of one job: a claim and its result."""
 
     job_id: JobId
     number: int
@@ -44,12 +44,12 @@ class Attempt(NamedTuple):
     """None while it runs."""
     error: str | None
     took_ms: int | None = None
-    """How long the handler ran, from its start to its return; None: it runs, never began or was
-    lost. Less than the time from claim to end, which also holds waiting and storing."""
+    """Run time of the handler, from its start to its return; None: it is running, never started or
+    was lost. Shorter than the time from claim to end, which includes waiting and storing."""
 
 
 def attempts_of(events: Iterable[JobEvent]) -> list[Attempt]:
-    """Return the tries that the events of one job tell of: each is a claim, and what ended it."""
+    """Return the attempts of one job from its events."""
     found: dict[int, Attempt] = {}
     for event in events:
         number = event.attempt

@@ -16,7 +16,7 @@ MAX_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A row that cannot be evaluated: out of the due range until it is written anew."""
+    """A row that cannot be evaluated: not due until it is written again."""
 
     key: ScheduleKey
     schedule_id: ScheduleId
@@ -26,15 +26,15 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """What reconcile() found and mended."""
+    """The findings and repairs of reconcile()."""
 
     checked: int = 0
     added: int = 0
-    """Schedules with a next time that had no row."""
+    """Rows created for schedules with a next time."""
     removed: int = 0
-    """Rows whose schedule has no next time, or does not exist."""
+    """Rows deleted because their schedule has no next time or does not exist."""
     corrected: int = 0
-    """Rows that said something else than their schedule."""
+    """Rows that differed from their schedule."""
 
     def __add__(self, other: ReconcileReport) -> ReconcileReport:
         return ReconcileReport(
@@ -47,33 +47,32 @@ class ReconcileReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """Facts that tell a silent scheduler from an idle one."""
+    """Health of the index: whether an idle scheduler is idle or broken."""
 
     active: int
-    """Active schedules that Duly hands over itself, so that each needs an index row."""
+    """Active schedules that Duly hands over itself; each needs an index row."""
     rows: int
     """Index rows that have a next time."""
     missing: int
     """Schedules that have a next time but no row."""
     quarantined: int
     due: int
-    """Rows whose run time has come and that a planner is to take."""
+    """Due rows for a planner."""
     oldest_due_ms: int | None
     is_whole: bool = True
-    """Everything was counted; else `active`, `rows`, `missing` and `external` are of what was seen
-    so far."""
+    """False: `active`, `rows`, `missing` and `external` cover only the part counted so far."""
     external: int = 0
     """Active schedules of hand-over `external`, which need no index row."""
 
     posts_due: int = 0
-    """Rows whose run time has come and that a tick is to post."""
+    """Due rows for a tick to post."""
     oldest_post_ms: int | None = None
     is_due_capped: bool = False
-    """`due` and `posts_due` were counted up to a number together: there may be more."""
+    """The count of `due` and `posts_due` together stopped at a limit: there may be more."""
     is_quarantined_capped: bool = False
-    """`quarantined` was counted up to a number: there may be more."""
+    """The count of `quarantined` stopped at a limit: there may be more."""
 
     @property
     def is_healthy(self) -> bool:
-        """Nothing that should fire is out of the index."""
+        """Return whether no row is missing or quarantined."""
         return self.missing == 0 and self.quarantined == 0

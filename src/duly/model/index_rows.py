@@ -1,7 +1,7 @@
-"""Stations 3 to 5: index rows and how they advance.
+"""Index rows and how they advance.
 
-Takes narrow rows and the time; gives what fired, how many times were missed, and where each row
-goes next. Pure: the store reads the rows, asks here, and writes the answer in one transaction.
+Computes from due rows and the time what fired, how many times were missed, and each row's next
+time. Pure: the store reads the rows, calls this, and writes the result in one transaction.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from duly.triggers.instants import END_MS, STORED_FROM_MS
 from duly.triggers.trigger import JSON_VERSION, MAX_SPREAD_MS, NEWEST_VERSION
 
 TRIGGER_VERSION = NEWEST_VERSION
-"""The newest trigger version this release can evaluate; newer rows are left to newer nodes."""
+"""The newest trigger version this release can evaluate; newer rows are left for newer nodes."""
 MAX_MISSED = 10_000
-"""Missed times are counted up to here; a count that reaches it means "at least"."""
+"""Missed times are counted up to this; a count that reaches it means "at least"."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
     """The narrow hot row of one schedule that has a next time.
 
-    A row that an application upserts itself, with its definition kept elsewhere, is claimed by
-    claim_due() alone: a planner that took it would find no definition.
+    A row that an application upserts itself, with its definition stored elsewhere, is claimed only
+    by claim_due(): a planner would find no definition.
     """
 
     schedule_id: ScheduleId
@@ -44,17 +44,17 @@ class IndexRow:
     run_at_ms: int
     zone: str = "UTC"
     hand_over: HandOver = "external"
-    """Who takes it when its time comes: a planner, a tick, or only who calls claim_due()."""
+    """Who claims it: `jobs`: a planner; `http`: a tick; `external`: callers of claim_due()."""
     priority: int = 0
     policies: str = "{}"
     runs_left: int | None = None
     trigger_version: int = JSON_VERSION
-    """The oldest version that can say the trigger."""
+    """The oldest version that can express the trigger."""
     version: int = 1
 
     def __post_init__(self) -> None:
-        # A nominal time at the end of time or later could not be asked about: one such row would
-        # spoil the whole batch it is claimed with.
+        # A nominal time outside the range cannot be evaluated: one such row would fail the whole
+        # batch it is claimed in.
         for what, ms, end_ms in (
             ("nominal_ms", self.nominal_ms, END_MS),
             ("run_at_ms", self.run_at_ms, END_MS + MAX_SPREAD_MS),
@@ -67,9 +67,9 @@ class IndexRow:
 
 
 class Claimed(NamedTuple):
-    """One occurrence that a claim took: what fired, and how many times passed unclaimed since.
+    """One claimed occurrence, and how many later times have passed unclaimed.
 
-    A tuple because a claim makes thousands.
+    A tuple because a claim creates thousands.
     """
 
     schedule_id: ScheduleId
@@ -84,7 +84,7 @@ class Claimed(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """Where one row goes: a next time, or none (finished), or quarantine."""
+    """The new state of one row: a next time, none (finished), or quarantine."""
 
     schedule_id: ScheduleId
     nominal_ms: int | None
@@ -96,7 +96,7 @@ class Advance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Where many rows go, by position: what Advance says, in columns."""
+    """The new state of many rows by position: Advance in columns."""
 
     nominal_ms: list[int | None]
     run_at_ms: list[int | None]
@@ -105,7 +105,7 @@ class Moves:
     errors: dict[int, str]
 
     def of(self, i: int, schedule_id: ScheduleId) -> Advance:
-        """One of them."""
+        """Return the Advance at a position."""
         return Advance(
             schedule_id,
             self.nominal_ms[i],
@@ -116,7 +116,7 @@ class Moves:
         )
 
     def only(self, positions: Sequence[int]) -> Moves:
-        """Some of them, none of which is in error."""
+        """Return the moves at some positions, none of which is in error."""
         return Moves(
             [self.nominal_ms[i] for i in positions],
             [self.run_at_ms[i] for i in positions],
@@ -126,7 +126,7 @@ class Moves:
         )
 
     def step(self, i: int, trigger: Trigger, offset_ms: int, now_ms: int) -> None:
-        """Take a row on past now, counting what lies between, and count the run."""
+        """Advance a row past `now_ms`; count the times in between, and the run."""
         nominal, missed = self.nominal_ms[i], 0
         while nominal is not None and nominal + offset_ms <= now_ms:
             missed += 1
@@ -145,7 +145,7 @@ class Moves:
 
 
 def claimed_from(row: IndexRow, move: Advance) -> Claimed:
-    """What fired, as it stood before the advance."""
+    """Return the occurrence of a row as it was before the advance."""
     return Claimed(
         row.schedule_id,
         row.flow,
@@ -159,7 +159,7 @@ def claimed_from(row: IndexRow, move: Advance) -> Claimed:
 
 
 def is_overdue(row: IndexRow, now_ms: int) -> bool:
-    """Whether a time of it has come that a planner or a tick of this version is still to plan."""
+    """Return whether the row is due for a planner or a tick of this version."""
     is_ours = row.hand_over != "external" and row.trigger_version <= TRIGGER_VERSION
     return is_ours and row.run_at_ms <= now_ms
 
@@ -167,7 +167,7 @@ def is_overdue(row: IndexRow, now_ms: int) -> bool:
 def index_row(
     schedule: Schedule, after_ms: int, *, runs_left: int | None = None
 ) -> IndexRow | None:
-    """The row of a schedule whose next time lies after an instant; None when it has no row."""
+    """Return a schedule's row with its next time after an instant; None if it has no row."""
     definition = schedule.definition
     trigger = definition.trigger
     if schedule.state != "active" or not is_indexed(definition):
@@ -199,18 +199,18 @@ def next_nominal_ms(trigger: Trigger, after_ms: int) -> int | None:
 
 
 def trigger_text(trigger: Trigger) -> str:
-    """A trigger as compact JSON, the same text for equal triggers."""
+    """Return a trigger as compact JSON, the same text for equal triggers."""
     return json.dumps(trigger.to_json(), separators=(",", ":"), sort_keys=True)
 
 
 @lru_cache(maxsize=1_024)
 def policies_text(policies: Policies) -> str:
-    """Policies as compact JSON without defaults, the same text for equal policies."""
+    """Return policies as compact JSON without defaults, the same text for equal policies."""
     return msgspec.json.encode(_differing(policies), order="deterministic").decode()
 
 
 def _differing(value: msgspec.Struct) -> dict[str, object]:
-    """The fields that are not at their defaults; omit_defaults compares identities only."""
+    """Return the fields that differ from their defaults; omit_defaults compares identity only."""
     usual = type(value)()
     found = {name: getattr(value, name) for name in value.__struct_fields__}
     return {
@@ -222,12 +222,12 @@ def _differing(value: msgspec.Struct) -> dict[str, object]:
 
 @lru_cache(maxsize=65_536)
 def trigger_of(text: str) -> Trigger:
-    """The trigger of its text; equal texts give the same object, so that rows share their work."""
+    """Return the trigger of its text, the same object for equal texts, so that rows share work."""
     return parse_trigger(text)
 
 
 def advance(rows: Sequence[IndexRow], now_ms: int) -> list[Advance]:
-    """Move due rows past an instant. A row that cannot be evaluated is quarantined, alone."""
+    """Advance due rows past an instant; quarantine only the rows that cannot be evaluated."""
     moves = advance_columns(
         [row.trigger for row in rows],
         [row.nominal_ms for row in rows],
@@ -245,7 +245,7 @@ def advance_columns(
     runs_left: Sequence[int | None],
     now_ms: int,
 ) -> Moves:
-    """The same on columns: a claim of thousands makes no object for a row on its way."""
+    """Advance rows given as columns, so that a claim of thousands creates no object per row."""
     evaluable = [_evaluable(text) for text in triggers]
     errors = {i: each for i, each in enumerate(evaluable) if isinstance(each, str)}
     following = next_after_many(
@@ -258,7 +258,7 @@ def advance_columns(
     running = [None if ms is None else ms + run_at - nominal for ms, nominal, run_at in asked]
     moves = Moves(following, running, list(runs_left), [0] * len(running), errors)
     for i, (ms, left) in enumerate(zip(running, runs_left, strict=True)):
-        # Nearly always a row goes one time on, and that is all.
+        # Nearly always a row advances by one time and needs nothing else.
         if left is not None or ms is None or ms <= now_ms:
             trigger = evaluable[i]
             if not isinstance(trigger, str):
@@ -268,7 +268,7 @@ def advance_columns(
 
 @lru_cache(maxsize=65_536)
 def _evaluable(text: str) -> Trigger | str:
-    """The trigger of its text, or why there is none."""
+    """Return the trigger of its text, or the error."""
     try:
         trigger = trigger_of(text)
     except InvalidTrigger as error:

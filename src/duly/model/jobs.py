@@ -1,7 +1,7 @@
-"""Stations 5 to 7: jobs and their states.
+"""Jobs and their states.
 
-A job is one durable call of one action. These are the values that cross the port: what is asked to
-be stored, what a worker gets when it claims, and what anybody may read.
+A job is one durable call of one action. NewJob is stored, Job is read, LeasedJob is what a worker
+gets from a claim.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 Delivery = Literal["at_least_once", "at_most_once"]
 Turn = Literal["asks", "waits"]
-"""How a job comes to its schedule's running marker: its overlap policy decides, or it waits.
+"""How a job gets its schedule's running marker: by the overlap policy (`asks`), or it `waits`.
 
-What was caught up or backfilled waits. A job without a turn needs none: it has no schedule, or its
+Catch-up and backfill jobs wait. A job without a turn needs no marker: it has no schedule, or its
 schedule allows overlap.
 """
 
@@ -33,7 +33,7 @@ SYSTEM_WORKSPACE = "system"
 DEFAULT_RETRY = RetryPolicy()
 DEFAULT_TIMEOUT_MS = 300_000
 ALL_QUEUES = "*all*"
-"""In settings of queues: every queue. No queue may have this name."""
+"""In queue settings: every queue. No queue may have this name."""
 
 MAX_INPUT_BYTES = 256 * 1024
 MAX_RESULT_BYTES = 64 * 1024
@@ -45,18 +45,18 @@ MAX_TIMEOUT_MS = 7 * 86_400_000
 KEY_TTL_MS = 7 * 86_400_000
 
 _PRIORITY_STEP_MS = 1 << 43
-"""Longer than any stored instant, so one point of priority outweighs every waiting time."""
+"""Larger than any stored instant, so one point of priority outweighs any waiting time."""
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
     PROCESSING = "processing"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    """Passed through in one transaction on the way to retrying or dead; never at rest."""
+    """Passed through in one transaction on the way to retrying or dead; a job never stays in it."""
     RETRYING = "retrying"
     CANCELLED = "cancelled"
     DEAD = "dead"
@@ -64,14 +64,14 @@ class JobState(StrEnum):
 
 
 class StartMode(IntEnum):
-    """How a job is started, and what its loss means (ADR 0027)."""
+    """The start mode of a job, which decides what a lost lease means (ADR 0027)."""
 
     AHEAD = 0
-    """Its start is not recorded: a loss does not tell whether its handler had begun."""
+    """Its start is not recorded: after a loss it is unknown whether its handler had started."""
     RECORDED = 1
     """It was lost once. Its start is recorded before its handler is called."""
     ISOLATED = 2
-    """It was running when its worker died: it runs in a process of its own."""
+    """It was running when its worker died: it runs in its own process."""
     ONCE = 3
     """At most once: its start is recorded, and it is never started again."""
 
@@ -89,18 +89,18 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     _S.DELETED: frozenset(),
 }
 FINAL = frozenset({_S.SUCCEEDED, _S.CANCELLED, _S.DEAD, _S.DELETED})
-"""States in which a job rests; only these are ever pruned."""
+"""Final states; only jobs in these are pruned."""
 
 
 def may_go(state: JobState, target: JobState) -> bool:
-    """Whether the transition table has it; staying is not a transition."""
+    """Return whether the transition table allows it; staying in a state is not a transition."""
     return target in TRANSITIONS[state]
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What insert_jobs() is asked to store. The id is the caller's, so repeating it is harmless.
+    """A job for insert_jobs(). The caller chooses the id, so repeating the call is harmless.
 
-    Not looked at by the garbage collector: there is nothing in it that could point back.
+    Not tracked by the garbage collector: it cannot be part of a reference cycle.
     """
 
     id: JobId
@@ -111,13 +111,13 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str = DEFAULT_QUEUE
     workspace: str = SYSTEM_WORKSPACE
     scope: str = "system"
-    """Who the job runs as."""
+    """The scope the job runs as."""
     priority: int = 0
-    """Higher is sooner, inside a queue."""
+    """Higher runs sooner, within a queue."""
     aging_ms: int = 0
-    """How much waiting outweighs one point of priority; 0: none does."""
+    """Waiting time that outweighs one point of priority; 0: none does."""
     run_at_ms: int | None = None
-    """Not before; None: now."""
+    """Earliest start; None: now."""
     retry: RetryPolicy = DEFAULT_RETRY
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     delivery: Delivery = "at_least_once"
@@ -127,13 +127,13 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     schedule_id: str | None = None
     nominal_ms: int | None = None
     policies: str | None = None
-    """Of its schedule, in their compact form; they count when its time comes."""
+    """Policies of its schedule, as compact JSON; applied when its run time comes."""
     turn: Turn | None = None
     in_line: bool = False
-    """It stays scheduled until the one before it has ended, whatever its run time."""
+    """It stays scheduled until the previous run has ended, whatever its run time."""
     correlation_id: str | None = None
     metadata: str | None = None
-    """JSON text of facts that anybody may see."""
+    """JSON text; visible to everyone who may see the job."""
 
     def __post_init__(self) -> None:
         for what in ("id", "action", "workspace", "scope"):
@@ -147,7 +147,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if size > MAX_INPUT_BYTES:
             raise InvalidInput(
                 f"input of job {self.id} has {size} bytes; allowed: {MAX_INPUT_BYTES}. "
-                "Store large things elsewhere and pass where they are"
+                "Store large data elsewhere and pass a reference to it"
             )
         _check_number("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         check_duration("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)
@@ -169,17 +169,17 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def max_attempts(self) -> int:
-        """How often it may be tried: once, where twice would be one too many."""
+        """Return the highest number of attempts; 1 for at-most-once delivery."""
         return 1 if self.delivery == "at_most_once" else self.retry.attempts
 
     @property
     def start_mode(self) -> StartMode:
-        """How it is started at first."""
+        """Return how the first attempt is started."""
         return StartMode.ONCE if self.delivery == "at_most_once" else StartMode.AHEAD
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is stored. The input may hold secrets: operators get a JobView instead."""
+    """A stored job. The input may contain secrets: operators get a JobView instead."""
 
     id: JobId
     action: str
@@ -192,7 +192,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     finished_at_ms: int | None
     attempts: int
-    """Tries that count: losses and releases before the handler was called do not."""
+    """Tries that count: not losses, nor releases before the handler was called."""
     max_attempts: int
     start_mode: StartMode
     fence: int
@@ -204,7 +204,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerId | None
     lease_until_ms: int | None
     unstarted: int | None
-    """The fence of a claim whose start has yet to be recorded."""
+    """The fence of a claim whose start is not recorded yet."""
     cancel_asked: bool
     key: str | None
     schedule_id: str | None
@@ -223,12 +223,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delivery(self) -> Delivery:
-        """How often it may be started."""
+        """Return the delivery guarantee."""
         return "at_most_once" if self.start_mode is StartMode.ONCE else "at_least_once"
 
 
 class Token(NamedTuple):
-    """The right to work on one (queue, workspace) pair for a time; "" is the queue itself."""
+    """The right to work on one (queue, workspace) pair for a time; workspace "": the queue."""
 
     queue: str
     workspace: str
@@ -237,7 +237,7 @@ class Token(NamedTuple):
 
 
 class LeasedJob(NamedTuple):
-    """What a worker gets of a job. A tuple, because a claim makes hundreds."""
+    """A claimed job as a worker gets it. A tuple, because a claim creates hundreds."""
 
     id: JobId
     action: str
@@ -248,7 +248,7 @@ class LeasedJob(NamedTuple):
     attempts: int
     max_attempts: int
     careful: int
-    """A StartMode. Not 0: the start has to be recorded before the handler is called."""
+    """A StartMode. Not 0: the start must be recorded before the handler is called."""
     fence: int
     retry: str
     timeout_ms: int
@@ -256,13 +256,13 @@ class LeasedJob(NamedTuple):
     nominal_ms: int | None
     correlation_id: str | None
     place: int
-    """Where it stood in its line."""
+    """Its position in the queue; see place_of()."""
 
     @property
     def attempt(self) -> int:
-        """Return the number of this attempt, as events and lists of attempts have it.
+        """Return the number of this attempt, as in events and lists of attempts.
 
-        Every claim has a new number: a job that may have begun before never shows the same one.
+        Every claim has a new number, so two attempts never share one.
         """
         return self.fence
 
@@ -273,58 +273,58 @@ class LeasedJob(NamedTuple):
 
 
 def place_of(priority: int, run_at_ms: int, aging_ms: int) -> int:
-    """Where a job stands in its queue: lower is sooner.
+    """Return a job's position in its queue: lower runs sooner.
 
-    One number that an index can keep: without aging a point of priority outweighs every waiting
-    time, with it just so many milliseconds. Moving the run time moves the place as far.
+    One number that fits an index: without aging a point of priority outweighs any waiting time,
+    with aging `aging_ms`. Changing the run time changes the position by the same amount.
     """
     return run_at_ms - priority * (aging_ms or _PRIORITY_STEP_MS)
 
 
 @lru_cache(maxsize=256)
 def retry_from(text: str) -> RetryPolicy:
-    """The policy of its stored form."""
+    """Return the retry policy of its stored form."""
     return msgspec.json.decode(text, type=RetryPolicy)
 
 
 @lru_cache(maxsize=256)
 def retry_text(retry: RetryPolicy) -> str:
-    """The stored form of a policy."""
+    """Return the stored form of a retry policy."""
     return msgspec.json.encode(retry).decode()
 
 
 def check_text(what: str, text: object) -> None:
-    """Refuse what is not a short text."""
+    """Refuse anything but storable text of 1 to MAX_TEXT characters."""
     if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or not is_storable(text):
         raise InvalidInput(f"{what} is {shown(text)!a}; allowed: text of 1 to {MAX_TEXT}")
 
 
 def check_queue(queue: object) -> None:
-    """Refuse what cannot be the name of a queue."""
+    """Refuse an invalid queue name."""
     check_text("queue", queue)
     assert isinstance(queue, str)
     if queue.startswith("*"):
         raise InvalidInput(
-            f"queue is {queue!r}; a name may not begin with '*', and there are no patterns: name "
-            "each queue. `duly queues pause --all` and admin.pause_all() pause every queue"
+            f"queue is {queue!r}; a name may not begin with '*', and patterns are not supported: "
+            "name each queue. `duly queues pause --all` and admin.pause_all() pause every queue"
         )
     if not queue.isprintable():
         raise InvalidInput(f"queue is {queue[:60]!r}; allowed: printable characters")
 
 
 def check_queues(queues: Sequence[str]) -> tuple[str, ...]:
-    """Refuse what are no names of queues; a text alone would be served letter by letter."""
+    """Return the queue names; refuse invalid names, an empty list, and a plain string."""
     if isinstance(queues, str):
-        raise InvalidInput(f"queues is {queues!r}, one text; pass a list of names: [{queues!r}]")
+        raise InvalidInput(f"queues is {queues!r}, a string; pass a list of names: [{queues!r}]")
     if not queues:
-        raise InvalidInput("a worker needs at least one queue")
+        raise InvalidInput("queues is empty; name at least one queue")
     for queue in queues:
         check_queue(queue)
     return tuple(queues)
 
 
 def is_storable(text: str) -> bool:
-    """Whether every database could have it: no NUL, and no half of a surrogate pair."""
+    """Return whether every database can store it: no NUL, and no half of a surrogate pair."""
     if "\0" in text:
         return False
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)

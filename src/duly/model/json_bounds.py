@@ -1,7 +1,7 @@
-"""Bounds on values that are to become JSON: their size and how deep they are nested.
+"""Limits on the size and nesting depth of values to be encoded as JSON.
 
-Takes a value as an application passes it; raises InvalidInput as soon as its JSON form must be
-larger than allowed, without encoding or reading the rest. Pure.
+A check raises InvalidInput as soon as the JSON form must be larger than allowed, without encoding
+the value or reading the rest of it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, NoReturn
 from duly.errors import InvalidInput
 
 MAX_JSON_DEPTH = 100
-"""Levels of lists and objects inside each other. A rule of Duly, the same on every interpreter."""
+"""Levels of nested lists and objects; a limit of Duly, the same on every Python version."""
 
 _ENVELOPE_LEVELS = 8
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""Strings, whose brackets do not count, and brackets."""
+"""Strings (their brackets do not count), and brackets."""
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
 def check_json_bounds(what: str, value: object, max_bytes: int) -> None:
-    """Refuse a value whose JSON form has more than `max_bytes` bytes or is nested too deep.
+    """Refuse a value whose JSON form has more than `max_bytes` bytes or is nested too deeply.
 
-    The size is a lower bound: a value that passes may still turn out too large when it is encoded.
+    The size is a lower bound: a value that passes may still be too large when it is encoded.
     At most about `max_bytes` items are read, however large the value is.
     """
     if type(value) in _SCALARS:
@@ -60,7 +60,7 @@ def check_json_bounds(what: str, value: object, max_bytes: int) -> None:
 
 
 def check_json_text(what: str, text: str | bytes) -> None:
-    """Refuse JSON text that is nested too deep, before it is decoded.
+    """Refuse JSON text that is nested too deeply, before it is decoded.
 
     A few levels more than MAX_JSON_DEPTH are allowed: a request wraps the value it carries.
     """
@@ -80,7 +80,7 @@ def check_json_text(what: str, text: str | bytes) -> None:
 
 
 def too_large(what: str, max_bytes: int) -> InvalidInput:
-    """Return the refusal of a value whose JSON form is too large."""
+    """Return the error for a value whose JSON form is too large."""
     return InvalidInput(
         f"{what} has more than {max_bytes} bytes as JSON; allowed: {max_bytes}. "
         "Store large data elsewhere and pass a reference to it"
@@ -88,7 +88,7 @@ def too_large(what: str, max_bytes: int) -> InvalidInput:
 
 
 def _add(items: Iterable[Any], deeper: list[Any]) -> int:
-    """Collect what has to be looked into; return the size of the texts among the items."""
+    """Append the containers to `deeper`; return the size of the strings among the items."""
     size = 0
     for item in items:
         kind = type(item)
@@ -106,7 +106,7 @@ def _field_values(item: object) -> Collection[Any]:
         kind, "__dataclass_fields__", ()
     )
     if not names and hasattr(kind, "model_fields"):
-        # A serializer of its own may write less than the fields hold.
+        # A custom serializer may write less than the fields contain.
         decorators = getattr(kind, "__pydantic_decorators__", None)
         if getattr(decorators, "field_serializers", None) or getattr(
             decorators, "model_serializers", None

@@ -1,8 +1,8 @@
-"""Stations 4 to 7: the ledger, what became of every occurrence.
+"""The ledger: the outcome of every occurrence.
 
 An occurrence is one nominal time of one schedule, or a run of times that one policy or pause
-swallowed. The table says which states may follow which; every nominal time is covered by exactly
-one row.
+swallowed. Every nominal time is covered by exactly one row; LEDGER_TRANSITIONS lists the allowed
+transitions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from duly.triggers.instants import from_ms
 
 
 class OccurrenceState(StrEnum):
-    """What became of an occurrence so far."""
+    """The state of an occurrence."""
 
     PLANNED = "planned"
-    """It has a job, whose time has not come or has not been noticed."""
+    """It has a job whose run time has not come, or that is not queued yet."""
     DISPATCHING = "dispatching"
     """A tick posts it."""
     FIRED = "fired"
-    """Its job is queued or at work."""
+    """Its job is queued or running."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -35,7 +35,7 @@ class OccurrenceState(StrEnum):
     MISSED = "missed"
     """Swallowed by misfire policy or pause."""
     WITHDRAWN = "withdrawn"
-    """Taken back by an edit."""
+    """Withdrawn by an edit."""
     DENIED = "denied"
     """By authorisation."""
     QUARANTINED = "quarantined"
@@ -43,18 +43,18 @@ class OccurrenceState(StrEnum):
 
 
 _S = OccurrenceState
-# What the planner or a tick may make of a time that comes to it, be it new or given back.
+# States the planner or a tick may give a time, whether new or returned to it.
 _COMES = frozenset({_S.PLANNED, _S.DISPATCHING, _S.MISSED, _S.SKIPPED})
 
 LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     None: _COMES | {_S.FIRED, _S.DENIED, _S.QUARANTINED},
     _S.PLANNED: frozenset({_S.FIRED, _S.SKIPPED, _S.MISSED, _S.WITHDRAWN, _S.DENIED}),
-    # Posted again is a transition of its own: it has a new lease.
-    # An endpoint's job may have to wait its turn; what nobody will know any more is withdrawn.
+    # Dispatching again is a transition: it has a new lease. An endpoint's job may have to wait for
+    # an earlier run; occurrences of a deleted schedule are withdrawn.
     _S.DISPATCHING: frozenset(
         {_S.PLANNED, _S.FIRED, _S.FAILED, _S.DISPATCHING, _S.SKIPPED, _S.WITHDRAWN, _S.DENIED}
     ),
-    # Authorisation is asked when a worker is about to start it.
+    # Authorisation is checked when a worker is about to start it.
     _S.FIRED: frozenset({_S.SUCCEEDED, _S.FAILED, _S.DENIED}),
     # An operator may revive a dead job.
     _S.FAILED: frozenset({_S.FIRED}),
@@ -65,31 +65,31 @@ LEDGER_TRANSITIONS: dict[OccurrenceState | None, frozenset[OccurrenceState]] = {
     _S.DENIED: frozenset(),
     _S.QUARANTINED: _COMES,
 }
-"""One table; None is a time that has no row yet."""
+"""Allowed transitions; None: a time without a row."""
 
 OPEN = frozenset({_S.PLANNED, _S.DISPATCHING, _S.FIRED})
-"""States in which something is still to come."""
+"""States of an occurrence that is still to run or is running."""
 BACKFILLABLE = frozenset({_S.WITHDRAWN, _S.MISSED, _S.SKIPPED, _S.QUARANTINED})
-"""States that a backfill may take up, besides times that have no row.
+"""States that a backfill may run again, besides times without a row.
 
-A time in quarantine did not run; whether it can now, the definition as it stands decides.
+A quarantined time did not run; the current definition decides whether it can run now.
 """
 
 
 PAUSED_OUTCOME = "paused"
-"""Of a missed time that came during a pause: nobody expected it to run."""
+"""Outcome of a time missed during a pause, which was not expected to run."""
 RAN = frozenset({_S.FIRED, _S.SUCCEEDED, _S.FAILED})
-"""States of a time that began to run."""
+"""States of a time whose run started."""
 LOST = frozenset({_S.MISSED, _S.SKIPPED})
 """States of a time that was swallowed by misfire or overlap policy."""
 DECIDED = RAN | LOST | {_S.DENIED}
 RECENT_TIMES = 10
-"""So many of a schedule's last decided ledger rows say whether it keeps missing its times."""
+"""Last decided ledger rows of a schedule that keeps_missing() is applied to."""
 MIN_LOST = 3
 
 
 def outcome_of(state: OccurrenceState, reason: str | None) -> str:
-    """Return the label that figures go by: the state, with what a pause swallowed apart."""
+    """Return the label for metrics: the state, or `paused` for times missed during a pause."""
     return PAUSED_OUTCOME if state is _S.MISSED and reason == PAUSED_OUTCOME else state.value
 
 
@@ -100,7 +100,7 @@ def keeps_missing(states: Sequence[OccurrenceState]) -> bool:
 
 
 def may_go(state: OccurrenceState | None, target: OccurrenceState) -> bool:
-    """Whether the transition table has it; staying is one for `dispatching` alone."""
+    """Return whether the transition table allows it; only `dispatching` may follow itself."""
     return target in LEDGER_TRANSITIONS[state]
 
 
@@ -108,34 +108,34 @@ _FOLLOWS: dict[JobState, dict[OccurrenceState, OccurrenceState]] = {
     JobState.PROCESSING: {_S.PLANNED: _S.FIRED},
     JobState.SUCCEEDED: {_S.FIRED: _S.SUCCEEDED},
     JobState.DEAD: {_S.FIRED: _S.FAILED},
-    # Taken away before it began, it never ran; after that, it did not come to its end.
+    # Removed before it started, it never ran; after that, it did not complete.
     JobState.CANCELLED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},
     JobState.DELETED: {_S.PLANNED: _S.SKIPPED, _S.FIRED: _S.FAILED},
     JobState.QUEUED: {_S.FAILED: _S.FIRED},
 }
 
 BROKEN_OFF = frozenset({JobState.CANCELLED, JobState.DELETED})
-"""Ends of a job that are the reason why its occurrence failed: it did not die, it was taken."""
+"""Final job states that fail the occurrence because the job was cancelled or deleted."""
 
 
 def follow(
     state: OccurrenceState, job: JobState, ended_as: AttemptStatus | None = None
 ) -> OccurrenceState:
-    """What becomes of an occurrence when its job goes to a state, and how its attempt ended."""
+    """Return the occurrence's state after a transition of its job; `ended_as`: of the attempt."""
     if job is JobState.CANCELLED and ended_as == "denied" and may_go(state, _S.DENIED):
         return _S.DENIED
     return _FOLLOWS.get(job, {}).get(state, state)
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the ledger. Its identity is (schedule_id, nominal_ms), whatever the run time."""
+    """A row of the ledger, identified by (schedule_id, nominal_ms)."""
 
     schedule_id: ScheduleId
     nominal_ms: int
     until_ms: int
     """Last nominal time of a swallowed run of times; for a single time, that time."""
     count: int
-    """How many nominal times it covers; the planner's MAX_MISSED may mean "at least"."""
+    """Nominal times it covers; the planner's MAX_MISSED may mean "at least"."""
     run_at_ms: int
     state: OccurrenceState
     flow: str
@@ -144,24 +144,24 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId | None = None
     reason: str | None = None
     fired_at_ms: int | None = None
-    """When its job began first; with the run time, its lateness."""
+    """When its job first started; minus the run time, its lateness."""
     ended_at_ms: int | None = None
 
     @property
     def nominal_at(self) -> datetime:
-        """The instant the trigger names."""
+        """Return the nominal time."""
         return from_ms(self.nominal_ms)
 
     @property
     def run_at(self) -> datetime:
-        """When it was to run: the nominal time and the spread, or later where it was caught up."""
+        """Return the run time: nominal time plus spread, or later for a catch-up."""
         return from_ms(self.run_at_ms)
 
     @property
     def is_range(self) -> bool:
-        """Whether it stands for more than one nominal time."""
+        """Return whether it covers more than one nominal time."""
         return self.until_ms > self.nominal_ms
 
     def covers(self, nominal_ms: int) -> bool:
-        """Whether a nominal time of this schedule is accounted for here."""
+        """Return whether this row covers a nominal time of its schedule."""
         return self.nominal_ms <= nominal_ms <= self.until_ms

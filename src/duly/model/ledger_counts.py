@@ -1,4 +1,4 @@
-"""Counts of the ledger: outcomes, lateness, and schedules that miss their times."""
+"""Ledger statistics: outcomes, lateness, and schedules that miss their times."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from duly.model.ledger import Occurrence, OccurrenceState
 from duly.model.schedules import ScheduleId
 
 MAX_SUMMARY = 100_000
-"""Ledger rows that one summary counts, the newest."""
+"""Newest ledger rows that one summary counts."""
 MISSES_LOOK = 10_000
-"""Missed and skipped rows that find_missing() looks at, the newest."""
+"""Newest missed and skipped rows that find_missing() reads."""
 MISSES_MS = 86_400_000
-"""How far back it looks."""
+"""How far back find_missing() looks."""
 MAX_CHANGES = 100_000
-"""Rows of counts that one read adds up."""
+"""Rows of counts that one read sums."""
 MAX_LATENESS = 10_000
-"""Occurrences whose lateness one answer gives, the newest."""
+"""Newest occurrences whose lateness one summary lists."""
 
 
 class LedgerCount(NamedTuple):
-    """How many nominal times of a window are in a state."""
+    """The number of nominal times of a window in one state."""
 
     state: OccurrenceState
     reason: str | None
-    """RUN_NOW or PAUSED, where that is why; None for every other reason."""
+    """RUN_NOW or PAUSED; None: any other reason."""
     times: int
 
 
 class Lateness(NamedTuple):
-    """How long after its run time an occurrence began."""
+    """The delay between an occurrence's run time and its start."""
 
     fired_at_ms: int
     late_ms: int
 
 
 class OutcomeCount(NamedTuple):
-    """How many nominal times of a flow's schedules have an outcome."""
+    """The number of nominal times of a flow's schedules with one outcome."""
 
     flow: str
     outcome: str
@@ -48,36 +48,36 @@ class OutcomeCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceCounts:
-    """The whole ledger, counted."""
+    """Outcome counts of the whole ledger."""
 
     counts: Sequence[OutcomeCount]
-    """By flow and outcome; none of nothing."""
+    """By flow and outcome; zero counts are omitted."""
     is_whole: bool = True
-    """False: there was more to add up than one read may look at."""
+    """False: one read could not sum all rows."""
 
 
 class MissingSchedule(NamedTuple):
-    """A schedule most of whose last times did not run."""
+    """A schedule whose recent times mostly did not run."""
 
     schedule_id: ScheduleId
     flow: str
     scope: str
     name: str
     looked_at: int
-    """Its last decided ledger rows, RECENT_TIMES at most."""
+    """Number of its last decided ledger rows, at most RECENT_TIMES."""
     missed: int
     skipped: int
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """A window of one schedule's ledger, counted."""
+    """Counts of a window of one schedule's ledger."""
 
     from_ms: int
-    """Where the counting began: later than asked where there are more than MAX_SUMMARY rows."""
+    """Start of the counted rows: later than requested if there are more than MAX_SUMMARY."""
     counts: tuple[LedgerCount, ...]
-    """Of rows that lie whole in the window, by state and reason; none of nothing."""
+    """Of rows entirely in the window, by state and reason; zero counts are omitted."""
     edges: tuple[Occurrence, ...]
-    """Runs of times that reach over an end of the window: the trigger says how many lie in it."""
+    """Runs of times that cross an end of the window; the trigger decides how many are in it."""
     lateness: tuple[Lateness, ...]
-    """Of those that began, the newest nominal time first; at most MAX_LATENESS."""
+    """Of started occurrences, newest nominal time first; at most MAX_LATENESS."""

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Lock(NamedTuple):
-    """A named lock that its owner holds until a time unless it extends it."""
+    """A named lock, held until a time unless the owner extends it."""
 
     name: str
     owner: str
     fence: int
-    """Grows with every change of owner."""
+    """Increases with every change of owner."""
     until_ms: int

@@ -1,4 +1,4 @@
-"""Planning requests and reports, and the settings that planning goes by."""
+"""Planning requests, reports and settings."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from duly.model.schedules import Policies, ScheduleId
 
 MAX_PLAN = 5_000
 NO_DEFINITION = "no definition is stored for it"
-"""Why a row that has no schedule is quarantined: nobody can say what to run."""
+"""Quarantine reason of a row without a schedule."""
 RUN_NOW, BACKFILL, PAUSED = "run_now", "backfill", "paused"
-"""Reasons in the ledger: somebody asked for an extra; for a past time; times during a pause."""
+"""Reasons in the ledger: an extra run; a backfilled time; times during a pause."""
 LEDGER_MS = 90 * 86_400_000
-"""How long the ledger is kept: what lies before may have run."""
+"""How long the ledger is kept; whether older times have run is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """What every verb that makes jobs of schedules goes by; fixed when the store is opened."""
+    """Settings of every verb that makes jobs of schedules; fixed when the store is opened."""
 
     look_ahead_ms: int = 60_000
-    """A write whose next time comes so soon plans it in its own transaction."""
+    """A write plans a next time within this look-ahead in its own transaction."""
     actions: Mapping[str, RunOptions] = field(default_factory=dict)
-    """What the actions declare, by full name; an action that is not named has the defaults."""
+    """Options that actions declare, by full name; other actions have the defaults."""
 
     def options(self, action: str, policies: Policies) -> RunOptions:
         """Return the options of a schedule's jobs; `action` is the full name."""
@@ -33,53 +33,53 @@ class PlanSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a planner asks for."""
+    """A planner's request."""
 
     look_ahead_ms: int = 0
-    """Rows whose run time comes so soon are planned too; their jobs wait for it."""
+    """Rows with a run time within this look-ahead are planned too; their jobs wait for it."""
     limit: int = 1_000
     """Rows, not occurrences."""
     flows: tuple[str, ...] | None = None
-    """Only these, where given: a node leaves alone what it does not know."""
+    """Plan only these; None: all. A node skips flows it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """What one step of planning did."""
+    """The result of one planning step."""
 
     rows: int = 0
     planned: int = 0
-    """Jobs made."""
+    """Jobs created."""
     missed: int = 0
     """Nominal times swallowed by misfire policies."""
     skipped: int = 0
-    """Occurrences that came while an earlier one had not ended."""
+    """Occurrences skipped because an earlier one had not ended."""
     finished: int = 0
     quarantined: int = 0
     next_run_at_ms: int | None = None
-    """Of the rows that are left, the first run time; None: there are none."""
+    """First run time of the remaining rows; None: there are none."""
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Past times that shall run after all."""
+    """A request to run past times."""
 
     schedule_id: ScheduleId
     from_ms: int
     to_ms: int
-    """Not included."""
+    """Exclusive."""
     limit: int = 1_000
-    """Nominal times in one step."""
+    """Nominal times per step."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillReport:
-    """What one step of a backfill did."""
+    """The result of one backfill step."""
 
     planned: int
-    """Jobs made."""
+    """Jobs created."""
     left_alone: int
-    """Times that had run, or are about to."""
+    """Times that have run or are about to."""
     next_from_ms: int | None
-    """Where the next step begins; None: done."""
+    """Start of the next step; None: done."""

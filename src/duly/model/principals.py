@@ -1,7 +1,7 @@
-"""Station 6: who an action runs as.
+"""Principals: who an action runs as.
 
 A principal comes from the scope that owns the work. A user may carry a workspace: then the user's
-jobs count there, while what the user owns stays the user's own.
+jobs count there, but the user still owns them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Principal:
 
     user_id: str | None = None
     org_id: str | None = None
-    """The workspace, be it the principal itself or the one that the user works in."""
+    """The workspace: the principal itself, or the one that the user works in."""
     roles: tuple[str, ...] = ()
-    """What the application knows of them where it asks; no schedule and no job keeps roles."""
+    """Roles known to the application at the call; not stored with schedules or jobs."""
 
     def __post_init__(self) -> None:
         if self.user_id is not None:
@@ -35,24 +35,24 @@ class Principal:
 
     @property
     def scope(self) -> Scope:
-        """What they own."""
+        """Return the scope that the principal owns."""
         if self.user_id is not None:
             return user(self.user_id)
         return SYSTEM if self.org_id is None else Scope("workspace", self.org_id)
 
     @property
     def workspace(self) -> str:
-        """Where their jobs count."""
+        """Return the workspace that the principal's jobs count in."""
         return workspace_of(self.scope) if self.org_id is None else self.org_id
 
     @property
     def is_system(self) -> bool:
-        """Whether it is nobody in particular."""
+        """Return whether it is the system."""
         return self.user_id is None and self.org_id is None
 
 
 def principal_of(scope: Scope | str, workspace: str | None = None) -> Principal:
-    """The principal of a scope; `workspace` is that of its jobs, where it is known."""
+    """Return the principal of a scope; `workspace` is that of its jobs, if known."""
     owner = scope if isinstance(scope, Scope) else Scope.parse(scope)
     match owner.kind:
         case "system":
@@ -65,7 +65,7 @@ def principal_of(scope: Scope | str, workspace: str | None = None) -> Principal:
 
 
 def _stored(user_id: str | None, org_id: str | None) -> Principal:
-    """Make a principal of what is stored, whose ids were checked by the rules of their time."""
+    """Return a principal of stored ids, which were checked when they were stored."""
     made = object.__new__(Principal)
     for name, value in (("user_id", user_id), ("org_id", org_id), ("roles", ())):
         object.__setattr__(made, name, value)

@@ -1,4 +1,4 @@
-"""Queues and workers: settings, counts, and what waits at the head of each line."""
+"""Queues and workers: settings, counts, and waiting jobs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from duly.model.jobs import JobState, WorkerId
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What is decided about a queue; a queue nobody spoke about has the defaults."""
+    """The settings of a queue; a queue without stored settings has the defaults."""
 
     queue: str
     is_paused: bool = False
     note: str | None = None
     job_limit: int | None = None
-    """Jobs of the queue that may be claimed at once, over all workers; None: any number."""
+    """Jobs of the queue that may be claimed at the same time, over all workers; None: no limit."""
     workspace_limit: int = 1
-    """Tokens of each (queue, workspace) pair."""
+    """Tokens per (queue, workspace) pair."""
 
 
 class JobCount(NamedTuple):
-    """How many jobs of a queue are in a state."""
+    """The number of jobs of a queue in one state."""
 
     queue: str
     state: JobState
@@ -32,7 +32,7 @@ class JobCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as it last said of itself."""
+    """A worker as of its last heartbeat."""
 
     id: WorkerId
     host: str
@@ -43,24 +43,24 @@ class WorkerInfo:
     is_stopping: bool = False
     started_at_ms: int = 0
     beat_at_ms: int = 0
-    """Both times are the store's, whatever was passed in."""
+    """Both times are set by the store; passed values are ignored."""
     actions: tuple[str, ...] | None = None
-    """Actions it has code for; None: a worker of an earlier release, which did not say."""
+    """Actions it has code for; None: a worker of an earlier release, which does not report them."""
 
 
 class WaitingWork(NamedTuple):
-    """Queued jobs of one action in one queue, of those that were looked at."""
+    """Queued jobs of one action among the first jobs of one queue."""
 
     queue: str
     action: str
     jobs: int
     oldest_run_at_ms: int
     is_capped: bool
-    """The queue's line is longer than what was looked at."""
+    """The queue has more jobs than were read."""
 
 
 class Line(NamedTuple):
-    """The head of every queue's line."""
+    """The first jobs of every queue."""
 
     now_ms: int
     works: Sequence[WaitingWork]

@@ -1,4 +1,4 @@
-"""Station 7: how often and how soon a failed attempt is tried again."""
+"""Retry policies of jobs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MAX_DELAY_MS = 30 * 86_400_000
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How often and how soon a failed attempt is tried again."""
+    """The retry policy of a job."""
 
     attempts: int = 5
-    """How often a job is tried, the first time included."""
+    """Maximum number of attempts, including the first."""
     backoff: Backoff = "exponential"
-    """`none`, `fixed`, or `exponential`: doubled after each attempt."""
+    """Delay between attempts: `none`, `fixed`, or `exponential` (doubled after each attempt)."""
     first_delay_ms: int = 1_000
-    """After the first attempt."""
+    """Delay after the first attempt."""
     longest_delay_ms: int = 600_000
-    """The most that doubling comes to."""
+    """Upper bound of the delay."""
     jitter: bool = True
-    """Wait by chance for half of the delay to all of it, so that failures do not come in step."""
+    """Wait a random 50-100 % of the delay, so that retries of many jobs spread out."""
 
     def __post_init__(self) -> None:
         if self.backoff not in get_args(Backoff):
@@ -35,7 +35,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
             raise InvalidInput(f"attempts is {self.attempts!r}; allowed: 1 to {MAX_ATTEMPTS}")
         for delay in (self.first_delay_ms, self.longest_delay_ms):
             if type(delay) is not int:
-                raise InvalidInput(f"a delay is {delay!r}; allowed: whole milliseconds")
+                raise InvalidInput(f"a retry delay is {delay!r}; allowed: whole milliseconds")
         if not 0 <= self.first_delay_ms <= self.longest_delay_ms <= MAX_DELAY_MS:
             raise InvalidInput(
                 f"first_delay_ms is {duration_text(self.first_delay_ms)} and longest_delay_ms "
@@ -44,10 +44,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
             )
 
     def delay_ms(self, attempt: int, chance: float) -> int:
-        """How long to wait after the attempt of that number; `chance` in [0, 1) spreads it."""
+        """Return the delay after an attempt; `chance` in [0, 1) is the random share of jitter."""
         if self.backoff == "none":
             return 0
-        # Past 40 doublings even a millisecond has met the longest delay.
+        # After 40 doublings even 1 ms exceeds the longest delay.
         doublings = min(attempt - 1, 40) if self.backoff == "exponential" else 0
         delay = min(self.first_delay_ms << doublings, self.longest_delay_ms)
         return delay - int(delay * chance / 2) if self.jitter else delay

@@ -1,8 +1,7 @@
-"""How a job runs: its queue, retry policy, timeout and delivery. Pure.
+"""Run options of jobs: queue, retry policy, timeout and delivery.
 
 One rule, however an action is started (enqueue, schedule, dispatch, webhook, extra run, backfill):
-what the caller or the schedule sets explicitly wins over what the action declares, which wins over
-the defaults.
+explicit values of the caller or schedule win over the action's, which win over the defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from duly.model.schedules import Policies
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of a job, or what an action declares of its jobs."""
+    """Run options of a job, or those an action declares."""
 
     queue: str = DEFAULT_QUEUE
     retry: RetryPolicy = DEFAULT_RETRY
@@ -31,7 +30,7 @@ RUN_FIELDS = tuple(RunOptions.__dataclass_fields__)
 
 
 def choose(explicit: Mapping[str, Any], declared: RunOptions = DEFAULTS) -> RunOptions:
-    """Return the options of a job: `explicit` values that are not None, else the declared ones."""
+    """Return the options of a job: `explicit` values that are not None, else declared ones."""
     given = {name: explicit[name] for name in RUN_FIELDS if explicit.get(name) is not None}
     return replace(declared, **given) if given else declared
 

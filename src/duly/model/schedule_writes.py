@@ -1,4 +1,4 @@
-"""Writes, filters and recorded facts of schedules."""
+"""Writes, filters and events of schedules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ScheduleKey:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter:
-    """Which schedules to search for, whoever owns them; None: any."""
+    """A filter for schedules of any owner; None: any value."""
 
     flow: str | None = None
     scope: str | None = None
@@ -42,21 +42,21 @@ class ScheduleFilter:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWrite:
-    """What put_schedule() is asked to store."""
+    """A request of put_schedule()."""
 
     key: ScheduleKey
     id: ScheduleId
-    """Taken when the schedule is new; an existing one keeps its own."""
+    """Used if the schedule is new; an existing one keeps its id."""
     definition: Definition
     limits: Limits = DEFAULT_LIMITS
     expected_version: int | None = None
     by: str = "system"
-    """Who asked, for schedule_events."""
+    """Author of the write, for schedule_events."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWritten:
-    """The write happened: the schedule as it now stands, and its row if it has a next time."""
+    """The write was applied: the schedule, and its row if it has a next time."""
 
     schedule: Schedule
     row: IndexRow | None
@@ -65,13 +65,13 @@ class ScheduleWritten:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEvent:
-    """One fact about a schedule: appended, never changed."""
+    """One event of a schedule; never changed."""
 
     schedule_id: ScheduleId
     kind: Literal["created", "changed", "paused", "resumed", "deleted", "finished", "quarantined"]
     at_ms: int
     by: str
     detail: dict[str, Any] = field(default_factory=dict)
-    """The old timing, where it changed; for `deleted`, also the key."""
+    """The old timing if it changed; for `deleted`, also the key."""
     seq: int = field(default=0, compare=False, repr=False)
-    """Given by the store, rising; 0 before that."""
+    """Increasing number, assigned by the store; 0 before that."""

@@ -1,7 +1,7 @@
-"""Station 2: schedules and their policies.
+"""Schedules and their policies.
 
-Takes somebody's words; gives a validated, frozen definition with a versioned JSON form, or raises
-InvalidInput. It says everything about a schedule but where its clock hand stands.
+Validates definitions and raises InvalidInput; a definition is frozen and has a versioned JSON form.
+It holds everything about a schedule except its next time, which is in the index row.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Overlap = Literal["skip", "allow", "buffer_one", "cancel_running"]
 MisfireKind = Literal["run_once", "skip", "catch_up"]
 ScheduleState = Literal["active", "paused", "finished", "quarantined"]
 Origin = Literal["dynamic", "static"]
-"""Who declares a schedule: somebody at run time, or the application's code."""
+"""Who declares a schedule: `dynamic`: a caller at run time; `static`: the application's code."""
 
 DEFINITION_VERSION = 1
 MAX_PRIORITY = 1_000
 MAX_WORDS = 1_000
-"""Characters of a description or a note."""
+"""Characters in a description or a note."""
 MAX_DURATION_MS = 366 * 86_400_000
 
 
@@ -53,15 +53,15 @@ def _is_a(what: str, value: object, kind: type) -> None:
 
 
 class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What becomes of occurrences found later than their grace."""
+    """The policy for occurrences found later than their grace."""
 
     kind: MisfireKind = "run_once"
     limit: int = 10
-    """catch_up: how many at most, the newest kept."""
+    """catch_up: occurrences to run at most; the newest are kept."""
     max_age_ms: int = MAX_DURATION_MS
-    """catch_up: how old at most."""
+    """catch_up: maximum age."""
     per_minute: int = 60
-    """catch_up: how many start in a minute."""
+    """catch_up: starts per minute."""
 
     def __post_init__(self) -> None:
         _one_of("misfire.kind", self.kind, MisfireKind)
@@ -71,10 +71,10 @@ class Misfire(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How the occurrences of a schedule are treated.
+    """The policies of a schedule's occurrences.
 
-    `delivery`, `retry` and `timeout_ms` are None unless the schedule sets them: then its action
-    decides, as `run_options` says.
+    `delivery`, `retry` and `timeout_ms` are None unless the schedule sets them; None: the action's
+    values apply (see `run_options`).
     """
 
     misfire: Misfire = Misfire()
@@ -102,11 +102,11 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 _NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
-"""What an encoder may say of an input."""
+"""Errors of the encoder for an invalid input."""
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a user, an agent or a programmer asks for."""
+    """A schedule as requested by a user, an agent or a programmer."""
 
     trigger: Trigger
     action: str
@@ -114,14 +114,14 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     description: str = ""
     enabled: bool = True
     note: str = ""
-    """Why it is paused, or anything else worth a line."""
+    """Reason for a pause, or any other note."""
     hand_over: HandOver = "jobs"
     policies: Policies = Policies()
     max_runs: int | None = None
     interval_bounds_ms: tuple[int, int] | None = None
-    """Shortest and longest interval an action may ask for; None: it may not ask."""
+    """Shortest and longest interval an action may request; None: it may not."""
     workspace: str | None = None
-    """Where the jobs of a user's schedule count; None: with the user."""
+    """Workspace that the jobs of a user's schedule count in; None: the user's own."""
     origin: Origin = "dynamic"
     delete_after_completion: bool = False
     """Delete the schedule once it has finished and its last occurrence has ended."""
@@ -156,15 +156,15 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
             raise InvalidInput(f"definition version {self.v}; this release: {DEFINITION_VERSION}")
 
     def to_json(self) -> str:
-        """The stored form."""
-        # The encoder would take the trigger apart as a dataclass: hand it the trigger's own form.
+        """Return the stored form."""
+        # The encoder would encode the trigger as a dataclass: pass its own JSON form.
         named = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
         shown = {name: getattr(self, name) for name, unset in named if getattr(self, name) != unset}
         whole = {"trigger": self.trigger.to_json(), "action": self.action, **shown}
         return msgspec.json.encode(whole, order="deterministic").decode()
 
     def is_same(self, other: Definition) -> bool:
-        """Whether both are stored alike: 1, 1.0 and true are one to Python, and three to a job."""
+        """Return whether both have the same stored form; 1, 1.0 and true differ, unlike with ==."""
         try:
             return self.to_json() == other.to_json()
         except _NO_JSON:
@@ -172,15 +172,15 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @classmethod
     def parse(cls, stored: str | bytes | Mapping[str, Any]) -> Definition:
-        """The definition of a stored form, or of an object from outside."""
+        """Return the definition of a stored form or of external JSON; refuse an invalid one."""
         try:
             if isinstance(stored, str | bytes):
                 return _DECODER.decode(stored)
             return msgspec.convert(stored, cls, dec_hook=_decode_trigger)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"not a definition: {error}") from None
+            raise InvalidInput(f"invalid definition: {error}") from None
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise InvalidInput(f"a definition must be JSON: {error}") from None
+            raise InvalidInput(f"the definition is not valid JSON: {error}") from None
 
 
 def _decode_trigger(_type: type, value: object) -> Trigger:
@@ -198,7 +198,7 @@ _STARTED = msgspec.json.Decoder(_Started)
 
 
 def action_in(body: str | None) -> str:
-    """Return the action of a stored definition; "" where there is none that can be read."""
+    """Return the action of a stored definition; "" if there is none or it cannot be read."""
     try:
         return "" if body is None else _STARTED.decode(body).action
     except (msgspec.DecodeError, UnicodeError):
@@ -207,7 +207,7 @@ def action_in(body: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A stored definition: whose it is, what it says, and how it stands."""
+    """A stored schedule: its key, definition and state."""
 
     id: ScheduleId
     flow: str
@@ -221,38 +221,38 @@ class Schedule:
     error: str | None = None
     """Why it is quarantined."""
     runs_had: int | None = None
-    """Runs charged to `max_runs`; None: no limit, or stored by a release that did not count."""
+    """Runs charged to `max_runs`; None: no limit, or stored by a release without the count."""
 
     @property
     def key(self) -> str:
-        """What H and spread are decided by: stable over edits and re-creation."""
+        """Return the key that decides H and spread; stable over edits and re-creation."""
         return binding_key(self.flow, self.scope, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an owner may ask for; the system may ask for anything but a large input."""
+    """Limits on an owner's schedules; for the system only `input_bytes` applies."""
 
     schedules: int = 1_000
-    """Of one owner, in all flows together; finished ones are not counted."""
+    """Per owner, over all flows; finished ones are not counted."""
     shortest_interval_ms: int = 60_000
-    """Between two times of a trigger."""
+    """Shortest interval between two times of a trigger."""
     input_bytes: int = 262_144
-    """Of a schedule's input as JSON."""
+    """Size of a schedule's input as JSON."""
     schedules_per_flow: int | None = None
-    """Of one owner in the flow of the schedule; finished ones are not counted. None: no limit."""
+    """Per owner and flow; finished ones are not counted. None: no limit."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
 def binding_key(flow: str, scope: Scope, name: str) -> str:
-    """The text that a schedule's key stands as where a hash is taken of it."""
+    """Return the text of a schedule's key for hashing."""
     return f"{flow}/{dispatch_id(scope, name)}"
 
 
 def bind(definition: Definition, key: str, at_ms: int) -> Definition:
-    """The definition with its trigger bound to a schedule's key and a time of creation."""
+    """Return the definition with its trigger bound to a schedule's key and creation time."""
     bound = definition.trigger.bind(key, from_ms(at_ms))
     if bound is definition.trigger:
         return definition
@@ -260,19 +260,21 @@ def bind(definition: Definition, key: str, at_ms: int) -> Definition:
 
 
 def rebind(definition: Definition, key: str, earlier: Definition, at_ms: int) -> Definition:
-    """Bind an edit: an interval that names no anchor keeps the one it had."""
+    """Return an edited definition, bound; an unchanged interval keeps its earlier anchor."""
     anchor = earlier.trigger.start_at
     kept = bind(definition, key, at_ms if anchor is None else to_ms(anchor))
     return kept if kept.trigger == earlier.trigger else bind(definition, key, at_ms)
 
 
 def clamp_interval_ms(definition: Definition, asked_ms: int) -> int:
-    """The interval that a schedule may have which is nearest to one that was asked for."""
+    """Return the requested interval, clamped to the bounds; refuse a schedule without bounds."""
     bounds = definition.interval_bounds_ms
     if bounds is None:
-        raise InvalidInput("the schedule sets no interval_bounds_ms, so no action may ask")
+        raise InvalidInput(
+            "the schedule has no interval_bounds_ms; set it to let actions change the interval"
+        )
     if not isinstance(definition.trigger, Every):
-        raise InvalidInput(f"{definition.trigger.words!r} is no interval; only every() has one")
+        raise InvalidInput(f"trigger {definition.trigger.words!r} has no interval; use every()")
     return min(max(asked_ms, bounds[0]), bounds[1])
 
 
@@ -282,9 +284,9 @@ def state_of(definition: Definition) -> ScheduleState:
 
 
 def first_after_ms(definition: Definition, set_at_ms: int) -> int:
-    """Return the instant after which the run times of a rule begin, by when the rule was set.
+    """Return the instant after which the run times of a rule begin.
 
-    That is the moment it was set, or just before a one-time rule that came within its grace.
+    It is `set_at_ms`, or just before the run time of a one-time rule that is past within its grace.
     """
     at_ms = _once_run_ms(definition.trigger)
     if at_ms is None or not set_at_ms - definition.policies.grace_ms <= at_ms <= set_at_ms:
@@ -293,7 +295,7 @@ def first_after_ms(definition: Definition, set_at_ms: int) -> int:
 
 
 def _once_run_ms(trigger: Trigger) -> int | None:
-    """Return the run time of a one-time rule; None: it is another rule, or has no time."""
+    """Return the run time of a one-time rule; None: another rule, or no time."""
     if not isinstance(trigger, Once | LocalOnce) or trigger.at is None:
         return None
     return to_ms(trigger.at) + trigger.offset_ms
@@ -302,7 +304,7 @@ def _once_run_ms(trigger: Trigger) -> int | None:
 def _check_once(definition: Definition, now_ms: int) -> None:
     """Refuse a one-time rule that can never run.
 
-    One that the code declares is accepted: the code still declares it when its time has passed.
+    One declared in code is accepted: the code still declares it after its time has passed.
     """
     trigger, grace_ms = definition.trigger, definition.policies.grace_ms
     if definition.origin == "static" or not isinstance(trigger, Once | LocalOnce):
@@ -323,7 +325,7 @@ def _check_once(definition: Definition, now_ms: int) -> None:
 
 
 def without_words(definition: Definition) -> Definition:
-    """Return the definition without what changes no occurrence, so that two can be compared."""
+    """Return the definition without fields that affect no occurrence, for comparison."""
     return msgspec.structs.replace(
         definition, description="", note="", delete_after_completion=False
     )
@@ -332,7 +334,7 @@ def without_words(definition: Definition) -> Definition:
 def is_indexed(definition: Definition) -> bool:
     """Return whether the schedule has an index row while it is active and has a next time.
 
-    An external schedule has none: an outside scheduler knows its times.
+    An external schedule has none: an outside scheduler fires it.
     """
     return definition.enabled and definition.hand_over != "external"
 
@@ -340,14 +342,14 @@ def is_indexed(definition: Definition) -> bool:
 def accepts_dispatch(state: ScheduleState, *, is_open: bool) -> bool:
     """Return whether a dispatch of a schedule in this state may run.
 
-    `is_open` says that a tick holds the occurrence. The last occurrence of a finished schedule is
-    posted after its index row has ended, so such a dispatch is accepted.
+    `is_open`: a tick holds the occurrence. The last occurrence of a finished schedule is posted
+    after its index row is gone, so such a dispatch is accepted.
     """
     return state == "active" or (state == "finished" and is_open)
 
 
 def check(definition: Definition, scope: Scope, limits: Limits, at_ms: int) -> None:
-    """Refuse a new schedule that the owner may not ask for. The trigger is bound."""
+    """Refuse a new schedule, with a bound trigger, that exceeds the owner's limits."""
     _check_once(definition, at_ms)
     _check_limits(definition, scope, limits, at_ms)
 
@@ -370,18 +372,18 @@ def _check_limits(definition: Definition, scope: Scope, limits: Limits, at_ms: i
     bounds = definition.interval_bounds_ms
     if scope.kind != "system" and bounds and bounds[0] < limits.shortest_interval_ms:
         raise InvalidInput(
-            f"interval_bounds_ms must begin at {duration_text(limits.shortest_interval_ms)} or "
-            f"more (limit for {scope.kind} schedules); it begins at {duration_text(bounds[0])}"
+            f"interval_bounds_ms[0] must be at least {duration_text(limits.shortest_interval_ms)} "
+            f"(limit for {scope.kind} schedules); it is {duration_text(bounds[0])}"
         )
     if definition.hand_over == "http" and shortest < 60_000:
-        raise InvalidInput("hand-over http is asked once a minute; use hand-over jobs below that")
+        raise InvalidInput("hand-over http runs once a minute; use hand-over jobs below that")
 
 
 def check_edit(definition: Definition, earlier: Schedule, limits: Limits, at_ms: int) -> None:
-    """Refuse what the owner may not ask for by an edit. The trigger is bound.
+    """Refuse an edit, with a bound trigger, that exceeds the owner's limits.
 
-    Limits may be tighter than when the schedule was made. What stands is asked again when it is to
-    run again, and not when its owner pauses it or writes a note.
+    Limits may be tighter than when the schedule was created. Unchanged values are checked again
+    when the schedule is to run again, not when its owner pauses it or edits a note.
     """
     old = earlier.definition
     is_at_rest = not old.enabled or earlier.state == "quarantined"
@@ -400,7 +402,7 @@ def check_edit(definition: Definition, earlier: Schedule, limits: Limits, at_ms:
 
 @lru_cache(maxsize=4_096)
 def _shortest_gap_ms(trigger: Trigger, after_ms: int, sample: int = 60) -> int:
-    """Shortest distance between neighbours among the next times; kept, for many created at once."""
+    """Return the shortest interval between the next times; cached, for bulk creation."""
     shortest, last = MAX_DURATION_MS, trigger.next_after_ms(after_ms)
     for _ in range(sample):
         following = None if last is None else trigger.next_after_ms(last)

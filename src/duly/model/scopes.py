@@ -1,7 +1,7 @@
-"""Station 2: who owns a thing.
+"""Scopes: owners of schedules, jobs and documents.
 
-A scope is `system`, `workspace:<id>` or `user:<id>`. Ids are checked here once, by the rule of the
-dispatch URL, so that nothing can be stored that could never be dispatched.
+A scope is `system`, `workspace:<id>` or `user:<id>`. Ids are checked once, here, by the rules of
+the dispatch URL, so that everything that is stored can be dispatched.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> Scope:
-        """The scope of its stored form."""
+        """Return the scope of its stored form; refuse an invalid one."""
         kind, _, owner = text.partition(":")
         return cls(cast(ScopeKind, kind), owner)
 
     @classmethod
     def of(cls, given: object) -> Scope:
-        """Return a scope as it is, or that of a stored form."""
+        """Return a scope unchanged, or the scope of a stored form."""
         return given if isinstance(given, Scope) else cls.parse(str(given))
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Scope:
 
     @property
     def owner(self) -> str:
-        """How the scope stands in a dispatch URL: a user by the bare id."""
+        """Return the scope as in a dispatch URL: for a user, the bare id."""
         return self.id if self.kind == "user" else str(self)
 
 
@@ -66,12 +66,12 @@ SYSTEM = Scope("system")
 
 
 def user(user_id: str) -> Scope:
-    """The scope of one user."""
+    """Return the scope of one user."""
     return Scope("user", user_id)
 
 
 def workspace(workspace_id: str) -> Scope:
-    """Return the scope of a workspace; InvalidInput for an id that is reserved."""
+    """Return the scope of a workspace; refuse a reserved id."""
     return Scope("workspace", check_workspace(workspace_id))
 
 
@@ -79,11 +79,11 @@ _RESERVED = ("user:", "workspace:")
 
 
 def check_workspace(workspace_id: str) -> str:
-    """Refuse a workspace id that reads as the place of a user's or the system's jobs.
+    """Return a workspace id; refuse one reserved for the jobs of users or the system.
 
     Jobs of a user without a workspace count in `user:<id>`, those of the system in `system`. A
-    workspace of that name would share their turns and idempotency keys. Stored ones stay readable:
-    this is asked where a name comes in, and not where one is read.
+    workspace of that name would share their turns and idempotency keys. Stored ids stay readable:
+    only new input is checked.
     """
     if workspace_id == "system" or str(workspace_id).startswith(_RESERVED):
         raise InvalidInput(
@@ -94,28 +94,28 @@ def check_workspace(workspace_id: str) -> str:
 
 
 def check_new_owner(scope: Scope) -> Scope:
-    """Refuse to give anything new to a workspace whose id is reserved."""
+    """Return the owner of something new; refuse a workspace with a reserved id."""
     if scope.kind == "workspace":
         check_workspace(scope.id)
     return scope
 
 
 def place_of_jobs(scope: Scope, named: str | None = None) -> str:
-    """Return the workspace of an owner's new jobs: the one that is named, else the owner's own."""
+    """Return the workspace of an owner's new jobs: the named one, else the owner's own."""
     own = workspace_of(check_new_owner(scope))
     return own if named in (None, own) else check_workspace(named)
 
 
 def workspace_of(scope: Scope) -> str:
-    """The workspace of an owner's jobs: its own, or the user where there is none."""
+    """Return the workspace of an owner's jobs: its id, or the stored form of another scope."""
     return scope.id if scope.kind == "workspace" else str(scope)
 
 
 def check_name(what: str, text: str, *, most: int = MAX_NAME) -> str:
-    """Refuse a name that could not stand, percent-encoded, in a URL path."""
+    """Return a name; refuse one that cannot be percent-encoded in a URL path."""
     given: object = text
     if not isinstance(given, str) or not given:
-        raise InvalidInput(f"{what} is {given!r}; it must be text that is not empty")
+        raise InvalidInput(f"{what} is {given!r}; it must be non-empty text")
     if len(given) > most:
         raise InvalidInput(f"{what} {given[:40]!r}... is longer than {most} characters")
     if given in (".", ".."):
@@ -126,21 +126,21 @@ def check_name(what: str, text: str, *, most: int = MAX_NAME) -> str:
 
 
 def dispatch_id(scope: Scope, name: str) -> str:
-    """`<owner>/<name>` with each part percent-encoded; refused where it would be too long."""
+    """Return `<owner>/<name>`, each part percent-encoded; refuse one that is too long."""
     check_name("schedule name", name)
     if scope.kind == "user" and (scope.id == "system" or scope.id.startswith("workspace:")):
         raise InvalidInput(f"user id {scope.id!r} reads as another scope in a dispatch URL")
     encoded = f"{quote(scope.owner, safe='')}/{quote(name, safe='')}"
     if len(encoded) > MAX_DISPATCH_ID:
         raise InvalidInput(
-            f"schedule {name!r} of {scope}: its dispatch id has {len(encoded)} characters, "
-            f"allowed are {MAX_DISPATCH_ID}"
+            f"schedule {name!r} of {scope}: the dispatch id has {len(encoded)} characters; "
+            f"allowed: {MAX_DISPATCH_ID}"
         )
     return encoded
 
 
 def check_flow(flow: str) -> str:
-    """Refuse a flow name that is not lower-case letters, digits, `-` and `_`."""
+    """Return a flow name; refuse characters other than lower-case letters, digits, `-` and `_`."""
     if not isinstance(flow, str) or not _FLOW.fullmatch(flow):
         raise InvalidInput(
             f"flow {str(flow)[:80]!r}; allowed: a-z, 0-9, - and _, at most 64, "

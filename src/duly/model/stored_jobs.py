@@ -1,4 +1,4 @@
-"""Answers about stored jobs, filters for them, and how long they are kept."""
+"""Results of job writes, job filters, and retention."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Enqueued(NamedTuple):
 
     job_id: JobId
     created: bool
-    """False: the id or the idempotency key was there already; the id is that job's."""
+    """False: the id or idempotency key existed already; `job_id` is that job's."""
 
 
 class KeyTaken(NamedTuple):
-    """Nothing was stored: the idempotency key stands for a job with another input."""
+    """Nothing was stored: a job with another input has the idempotency key."""
 
     job_id: JobId
     """The job that has the key."""
 
 
 class JobRefused(NamedTuple):
-    """The transition is not in the table, or the job does not exist; nothing changed."""
+    """The transition is not allowed, or the job does not exist; nothing changed."""
 
     job_id: JobId
     state: JobState | None
@@ -37,7 +37,7 @@ class JobRefused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list; None: any."""
+    """A filter for jobs; None: any value."""
 
     state: JobState | None = None
     queue: str | None = None
@@ -49,13 +49,13 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept."""
+    """Retention of ended jobs."""
 
     succeeded_ms: int = DAY_MS
     """Since a job succeeded."""
     cancelled_ms: int = 7 * DAY_MS
     """Since it was cancelled."""
     dead_ms: int = 30 * DAY_MS
-    """Since it was given up: long, so that somebody may retry it."""
+    """Since it became dead: long, so that an operator can retry it."""
     deleted_ms: int = DAY_MS
     """Since an operator deleted it."""

@@ -1,4 +1,4 @@
-"""Values of the monitoring pages: counts, samples, upcoming times and the audit."""
+"""Values of the monitoring pages: counts, samples, upcoming times and audit entries."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from duly.model.jobs import Job, JobId, JobState
 from duly.model.schedules import HandOver, ScheduleId
 
 MAX_COUNT = 100_000
-"""No count goes further than this."""
+"""Upper bound of every count."""
 MAX_SAMPLE = 5_000
 OLDEST = 100
-"""Rows that due_summary() gives."""
+"""Rows that due_summary() returns."""
 MAX_AUDIT_TEXT = 2_000
 MINUTE_MS = 60_000
 ENDS = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
-"""States that count_ends() speaks of."""
+"""States that count_ends() counts."""
 
 SIGN_OUT = "sign_out"
 """The action of an audit entry that ends a session; its target is the session."""
 MAX_SESSION_S = 90 * 86_400
-"""The longest that a session may last."""
+"""Longest duration of a session."""
 
 AuditOutcome = Literal["done", "refused"]
 
 
 QueuePlace = Literal["queued", "later", "processing", "dead"]
-"""What the jobs of a queue are counted by."""
+"""Groups in which the jobs of a queue are counted."""
 
 
 class QueueCount(NamedTuple):
-    """What is in a queue; no number is above the one that was asked for."""
+    """Job counts of a queue, each at most the requested limit."""
 
     queue: str
     queued: int
@@ -42,21 +42,21 @@ class QueueCount(NamedTuple):
     processing: int
     dead: int
     first_run_at_ms: int | None
-    """Run time of the job that is next in line."""
+    """Run time of the next job."""
     capped: tuple[QueuePlace, ...] = ()
-    """Counts that stopped at the number asked for: there may be more."""
+    """Counts that stopped at the requested limit: there may be more."""
 
 
 class Backlog(NamedTuple):
-    """How many jobs are queued, over all queues."""
+    """The number of queued jobs over all queues."""
 
     jobs: int
     is_estimate: bool
-    """There are more than were counted; the number is the database's own statistics."""
+    """More than were counted; the number comes from database statistics."""
 
 
 class WorkspaceCount(NamedTuple):
-    """What waits in one queue for one workspace."""
+    """Queued jobs of one workspace in one queue."""
 
     workspace: str
     queued: int
@@ -64,60 +64,60 @@ class WorkspaceCount(NamedTuple):
 
 
 class EndCount(NamedTuple):
-    """How many jobs ended in one minute."""
+    """The number of jobs that ended in one minute."""
 
     minute_ms: int
-    """When the minute began."""
+    """Start of the minute."""
     state: JobState
     jobs: int
 
 
 class JobPage(NamedTuple):
-    """Some jobs, newest first."""
+    """A page of jobs, newest first."""
 
     jobs: Sequence[Job]
     next_before: JobId | None
-    """Where the next page begins; None: there is none."""
+    """Start of the next page; None: last page."""
 
 
 class IndexStretch(NamedTuple):
-    """What a look at some documents found."""
+    """Index check of one batch of schedules."""
 
     active: int
-    """Active schedules among them that need an index row."""
+    """Active schedules that need an index row."""
     missing: int
     """Of these, those without an index row."""
     last_id: str | None
-    """Where the next look begins; None: these were the last."""
+    """Start of the next batch; None: this was the last."""
     external: int = 0
     """Active schedules of hand-over `external`, which need no index row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """Index rows whose run time comes before an instant."""
+    """Index rows with a run time before an instant."""
 
     now_ms: int
     minutes: Sequence[tuple[int, int]]
-    """(start of a minute, rows whose next run time is in it), rising; overdue ones included."""
+    """(start of a minute, rows with a next run time in it), ascending; includes overdue rows."""
     sample: Sequence[IndexRow]
-    """All of them, or some that stand for all."""
+    """All rows, or a sample."""
     is_estimate: bool = False
-    """The minutes follow from a part of the rows; there are too many to count."""
+    """The minutes are extrapolated from a part of the rows; there are too many to count."""
 
     @property
     def rows(self) -> int:
-        """How many there are, or about how many."""
+        """Return the number of rows, possibly estimated."""
         return sum(rows for _, rows in self.minutes)
 
     @property
     def share(self) -> float:
-        """How many rows each of the sample stands for."""
+        """Return how many rows each row of the sample represents."""
         return self.rows / len(self.sample) if self.sample else 1.0
 
 
 class PlannedFire(NamedTuple):
-    """The first run of a schedule that is planned and has not come."""
+    """The first planned run of a schedule that is still to come."""
 
     schedule_id: ScheduleId
     run_at_ms: int
@@ -132,40 +132,40 @@ class DueRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueSummary:
-    """What can be known of the index at once, however large it is."""
+    """A summary of the index that is cheap at any size."""
 
     now_ms: int
     has_active: bool
-    """Some schedule is active. Looked for only where there are no rows; True otherwise."""
+    """A schedule is active. Checked only if there are no rows; True otherwise."""
     has_rows: bool
     due: int
-    """Rows that a planner or a tick is to take; those of callers are theirs to claim."""
+    """Due rows for a planner or a tick; not those of claim_due() callers."""
     quarantined: int
     oldest: Sequence[IndexRow]
-    """Rows of these that have been due for longest."""
+    """Of these, the rows that have been due longest."""
     waiting: Mapping[HandOver, DueRows] = field(default_factory=dict)
-    """The same by hand-over."""
+    """Due rows by hand-over."""
     is_due_capped: bool = False
-    """The count of due rows stopped at the number asked for: there may be more."""
+    """The count of due rows stopped at the requested limit: there may be more."""
     is_quarantined_capped: bool = False
 
     @property
     def is_silent(self) -> bool:
-        """Schedules should fire, and nothing is there that could make them."""
+        """Return whether schedules are active but the index has no rows."""
         return self.has_active and not self.has_rows
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what to what: appended, never changed."""
+    """One audit entry: actor, action and target; never changed."""
 
     by: str
     action: str
     """`job.retry`, `schedule.pause`, `sign_in`."""
     target: str
-    """`job:<id>`, `schedule:<id>`, `queue:<name>`; empty: nothing in particular."""
+    """`job:<id>`, `schedule:<id>`, `queue:<name>`; empty: no target."""
     outcome: AuditOutcome = "done"
     detail: str = ""
     seq: int = 0
     at_ms: int = 0
-    """Number and time are the store's, whatever was passed in."""
+    """`seq` and `at_ms` are set by the store; passed values are ignored."""

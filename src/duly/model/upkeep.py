@@ -1,4 +1,4 @@
-"""Erasure of owners, retention of history, and changes of zone rules."""
+"""Erasure of owners, retention of history, and zone rule changes."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from duly.model.summaries import MAX_SESSION_S, SIGN_OUT
 from duly.triggers.durations import duration_shown, duration_text
 
 MAX_ERASE = 10_000
-"""Rows that one step of erase() looks at."""
+"""Rows that one step of erase() reads."""
 MAX_ZONED = 1_000
-"""Rows that one step of recompute_zones() looks at."""
+"""Rows that one step of recompute_zones() reads."""
 MAX_EXAMPLES = 10
 DAY_MS = 86_400_000
 ERASED = "erased"
-"""Stands for the name of an erased owner in facts about other people's things."""
+"""Replaces the name of an erased owner in events and audit entries of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What erase() removed."""
+    """The result of erase()."""
 
     schedules: int = 0
-    """Index rows that have no schedule are counted, too."""
+    """Includes index rows without a schedule."""
     documents: int = 0
     jobs: int = 0
     occurrences: int = 0
     events: int = 0
-    """Of its schedules, and facts about others' things that named it."""
+    """Events of its schedules, and events of others that named it."""
     audit: int = 0
-    """Entries that lost the owner's names; that somebody did something stays."""
+    """Entries from which the owner's names were removed; the entries stay."""
     keys: int = 0
     running: int = 0
-    """Jobs asked to stop: they are still there, so erase once more when they have ended."""
+    """Jobs asked to stop; they still exist. Erase again when they have ended."""
     cursor: str | None = None
-    """Where to go on; None: done."""
+    """Start of the next step; None: done."""
 
     def __add__(self, other: Erased) -> Erased:
         return Erased(
@@ -57,49 +57,49 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What is recognised as an owner's own."""
+    """An owner to erase, and how to recognise what belongs to it."""
 
     scope: str
     workspace: str | None
-    """The workspace that is the owner's alone; None where its name could be another's."""
+    """The owner's own workspace; None: the name may belong to another owner."""
 
     @classmethod
     def of(cls, text: str) -> Owner:
-        """The owner of a scope; the system is refused."""
+        """Return the owner of a scope; refuse the system."""
         scope = Scope.parse(text)
         if scope.kind == "system":
-            raise InvalidInput("the system is no owner to erase; name a user or a workspace")
+            raise InvalidInput("the system cannot be erased; name a user or a workspace")
         workspace = workspace_of(scope)
-        # A workspace may be called `system` or `user:ada`, as the workspaces of others are.
+        # A stored workspace may be named `system` or `user:ada`, like those of other owners.
         is_own = scope.kind == "user" or not (
             workspace == "system" or workspace.startswith("user:")
         )
         return cls(text, workspace if is_own else None)
 
     def has_job(self, scope: str, workspace: str) -> bool:
-        """Whether a job runs as the owner, or in its workspace: the system's, or a member's."""
+        """Return whether a job runs as the owner, or as the system or a member in its workspace."""
         if scope == self.scope:
             return True
         is_member = scope.startswith("user:") and self.scope.startswith("workspace:")
         return workspace == self.workspace and (scope == "system" or is_member)
 
     def is_named_in(self, target: str) -> bool:
-        """Whether an audit entry's target spells out a schedule of the owner."""
+        """Return whether an audit entry's target names a schedule of the owner."""
         return target.startswith("schedule:") and f"/{self.scope}/" in target
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRetention:
-    """How long history is kept."""
+    """Retention of history."""
 
     ledger_ms: int = LEDGER_MS
-    """Occurrences; at least LEDGER_MS, within which a backfill asks what has run."""
+    """Occurrences; at least LEDGER_MS, since a backfill checks in this range what has run."""
     events_ms: int = 30 * DAY_MS
-    """Facts about schedules."""
+    """Schedule events."""
     audit_ms: int = 400 * DAY_MS
-    """Who did what: over a year, so that a yearly review finds the last one."""
+    """Audit entries; over a year, so that a yearly review finds the last one."""
     finished_ms: int | None = 30 * DAY_MS
-    """Schedules that have finished; None: until somebody deletes them."""
+    """Finished schedules; None: kept until deleted."""
 
     def __post_init__(self) -> None:
         for what, least in (
@@ -117,52 +117,52 @@ class LedgerRetention:
                 )
 
     def is_audit_over(self, action: str, at_ms: int, now_ms: int) -> bool:
-        """Return whether an audit entry was kept long enough.
+        """Return whether the retention of an audit entry has passed.
 
-        A sign-out is kept as long as its session could last, since it is what ends the session.
+        A sign-out is kept as long as its session could last, because it ends the session.
         """
         kept_ms = max(self.audit_ms, MAX_SESSION_S * 1000) if action == SIGN_OUT else self.audit_ms
         return at_ms < now_ms - kept_ms
 
 
 class LedgerPruned(NamedTuple):
-    """What prune_ledger() removed."""
+    """The result of prune_ledger()."""
 
     occurrences: int
     events: int
     cursor: str | None
-    """Where to go on; None: everything was looked at."""
+    """Start of the next step; None: done."""
     audit: int = 0
 
 
 class SchedulesPruned(NamedTuple):
-    """The schedules that prune_schedules() removed."""
+    """The result of prune_schedules()."""
 
     schedules: int
     cursor: str | None
-    """Where to go on; None: everything was looked at."""
+    """Start of the next step; None: done."""
 
 
 class ZoneMove(NamedTuple):
-    """A next time that other zone rules moved."""
+    """A next time moved by changed zone rules."""
 
     schedule_id: ScheduleId
     zone: str
     old_ms: int
     new_ms: int | None
-    """None: there is no next time any more."""
+    """None: no next time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What recompute_zones() found and mended."""
+    """The result of recompute_zones()."""
 
     checked: int = 0
     moved: int = 0
     examples: tuple[ZoneMove, ...] = ()
-    """The first few."""
+    """The first moves, at most MAX_EXAMPLES."""
     cursor: str | None = None
-    """Where to go on; None: done."""
+    """Start of the next step; None: done."""
 
     def __add__(self, other: Recomputed) -> Recomputed:
         return Recomputed(
@@ -174,21 +174,21 @@ class Recomputed:
 
 
 def target_id(target: str, kind: str) -> str | None:
-    """The id in an audit entry's target `kind:id`; None where it is about something else."""
+    """Return the id in an audit entry's target `kind:id`; None for another kind."""
     found, _, rest = target.partition(":")
     return rest if found == kind and rest and "/" not in rest else None
 
 
 def erased_target(target: str) -> str:
-    """What is left of a target: its kind."""
+    """Return an erased target: only its kind is left."""
     return f"{target.partition(':')[0]}:{ERASED}"
 
 
 def check_cursor(cursor: str | None, kinds: tuple[str, ...]) -> tuple[str, str]:
-    """The kind of place a cursor names, and the place; without a cursor, the beginning."""
+    """Return the kind and position of a cursor (None: the start); refuse an invalid one."""
     if cursor is None:
         return kinds[0], ""
     kind, colon, place = cursor.partition(":")
     if kind not in kinds or not colon:
-        raise InvalidInput(f"cursor {cursor[:80]!r} is not one that an earlier step gave")
+        raise InvalidInput(f"cursor {cursor[:80]!r} is invalid; pass that of the previous step")
     return kind, place

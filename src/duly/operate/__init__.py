@@ -1,1 +1,1 @@
-"""What an operator sees and does."""
+"""Operations: admin actions, monitoring, health, `why` and redaction."""

@@ -1,7 +1,7 @@
-"""What an operator does: look at jobs, schedules, queues and workers, and step in.
+"""Operator access to jobs, schedules, queues, workers and locks.
 
-Takes wishes about stored jobs; gives views, never payloads. Every loop over many jobs is bounded
-and says where it stopped.
+Results are redacted views, never payloads. Every loop over many jobs is bounded and returns where
+it stopped.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ from duly.stores.port import Store
 EVERY_JOB = JobFilter()
 PAGE = 100
 MAX_QUEUE_COUNT = 10_000
-"""Jobs of a queue that are counted in one state."""
+"""Limit of a queue's count in one state."""
 MAX_MANY = 10_000
-"""Jobs that one call looks at."""
+"""Limit of jobs per call."""
 MAX_LOOKS = 20
-"""Bounded looks that one count takes."""
+"""Limit of bounded searches per count."""
 MAX_LIMIT = 100_000
 MAX_NOTE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ManyReport:
-    """What became of a wish about many jobs."""
+    """Result of a bulk action."""
 
     done: int
     refused: int
-    """Jobs that were in a state the wish is not for, or were gone."""
+    """Jobs in a state that does not allow the action, or gone."""
     next_before: JobId | None
-    """Where to go on; None: there is nothing left that the filter names."""
+    """Where to continue; None: no more jobs match the filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManyCount:
-    """Return how many jobs a bulk action would look at."""
+    """Number of jobs that a bulk action would process."""
 
     jobs: int
     is_exact: bool
@@ -77,7 +77,7 @@ class ManyCount:
 
 
 class Admin:
-    """Looks at what is stored, and steps in; every view is redacted."""
+    """Operator interface to one store; every view is redacted."""
 
     def __init__(self, store: Store, *, actions: Mapping[str, Action] | None = None) -> None:
         self._store = store
@@ -85,37 +85,37 @@ class Admin:
 
     @cached_property
     def schedules(self) -> ScheduleAdmin:
-        """The same for schedules, whoever owns them."""
+        """The same for schedules of every owner."""
         return ScheduleAdmin(self._store, self._actions)
 
     @cached_property
     def monitoring(self) -> MonitoringAdmin:
-        """What pages and metrics read, and who did what."""
+        """Reads for dashboard and metrics, and the audit log."""
         return MonitoringAdmin(self._store)
 
     async def why(self, schedule: Which, at: datetime) -> Answer:
-        """Why a schedule fired at an instant, or did not; a deleted one by its id."""
+        """Explain why a schedule did or did not fire at an instant; a deleted one by its id."""
         return await self.schedules.why(schedule, at)
 
     async def jobs(
         self, which: JobFilter = EVERY_JOB, *, before: JobId | None = None, limit: int = PAGE
     ) -> list[JobView]:
-        """One page of jobs, newest first; `before` is the last id of the page before."""
+        """Return one page of jobs, newest first; `before` is the last id of the previous page."""
         found = await self._store.list_jobs(which, before=before, limit=limit)
         return [self._view(job) for job in found]
 
     async def job_page(
         self, which: JobFilter = EVERY_JOB, *, before: JobId | None = None, limit: int = PAGE
     ) -> tuple[list[JobView], JobId | None]:
-        """The same for a page that may not wait: of what a bounded look found, and where it ended.
+        """Return the matches of a bounded search, and where it ended; None: no more jobs.
 
-        Whatever the filter, some thousand jobs are looked at; None: there are no more.
+        Whatever the filter, only a few thousand jobs are scanned.
         """
         found = await self._store.search_jobs(which, before=before, limit=limit)
         return [self._view(job) for job in found.jobs], found.next_before
 
     async def job(self, job_id: JobId) -> JobDetail:
-        """One job with its events and attempts; NotFound where there is none."""
+        """Return one job with its events and attempts, or raise NotFound."""
         job = await self._store.get_job(job_id)
         if job is None:
             raise no_such_job(job_id)
@@ -124,13 +124,13 @@ class Admin:
         return view_detail(job, events, attempts, self._redact(job))
 
     async def counts(self) -> list[JobCount]:
-        """Count jobs by queue and state; reads every job, where queues() does not."""
+        """Count jobs by queue and state; reads every job, unlike queues()."""
         return await self._store.count_jobs()
 
     async def cancel(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> JobView:
-        """Cancel what has not begun; ask a running job to stop."""
+        """Cancel a job that has not begun; ask a running job to stop."""
         answer = await self._store.cancel_job(job_id, by=by, reason=reason)
         return self._view(granted(answer, "cancelled"))
 
@@ -142,7 +142,7 @@ class Admin:
         by: str | None = None,
         reason: str | None = None,
     ) -> JobView:
-        """Queue a dead job again, or a waiting one at once."""
+        """Queue a dead job again, or a waiting one immediately."""
         answer = await self._store.retry_job(
             job_id, reset_attempts=reset_attempts, by=by, reason=reason
         )
@@ -151,12 +151,12 @@ class Admin:
     async def delete(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> JobView:
-        """Empty a queued or ended job of its input, result and error."""
+        """Clear the input, result and error of a queued or ended job."""
         answer = await self._store.delete_job(job_id, by=by, reason=reason)
         return self._view(granted(answer, "deleted"))
 
     async def count_many(self, which: JobFilter, *, limit: int = 1_000) -> ManyCount:
-        """Count the jobs of a filter, up to `limit`, by a bounded look at the newest."""
+        """Count the jobs of a filter, up to `limit`, by a bounded scan of the newest."""
         _check("limit", limit, MAX_MANY)
         _check_narrow(which)
         counted, before = 0, None
@@ -191,7 +191,7 @@ class Admin:
         by: str | None = None,
         reason: str | None = None,
     ) -> ManyReport:
-        """Queue the dead jobs of a filter again; those of another state, where it names one."""
+        """Queue the jobs of a filter again: dead ones, unless the filter names another state."""
         _check_filter(which)
         dead = which if which.state is not None else replace(which, state=JobState.DEAD)
         wish = partial(self._store.retry_job, reset_attempts=reset_attempts, by=by, reason=reason)
@@ -206,12 +206,12 @@ class Admin:
         by: str | None = None,
         reason: str | None = None,
     ) -> ManyReport:
-        """Empty the queued or ended jobs of a filter, newest first."""
+        """Clear the queued or ended jobs of a filter, newest first."""
         wish = partial(self._store.delete_job, by=by, reason=reason)
         return await self._many(which, before, limit, wish)
 
     async def cleanup(self, retention: Retention | None = None, limit: int = 1_000) -> int:
-        """Remove ended jobs that were kept long enough; gives how many, at most `limit`."""
+        """Remove ended jobs past their retention; return how many, at most `limit`."""
         kept = Retention() if retention is None else retention
         _check("limit", limit, MAX_LIMIT)
         removed = 0
@@ -226,9 +226,9 @@ class Admin:
     async def erase(
         self, scope: Scope | str, on_step: Callable[[Erased], None] | None = None
     ) -> Erased:
-        """Remove everything an owner left; `on_step` hears the sum so far after every step.
+        """Remove all data of an owner; call `on_step` with the sum so far after every step.
 
-        Jobs that run are asked to stop and counted as `running`: erase again when they have ended.
+        Running jobs are asked to stop and counted as `running`: erase again when they have ended.
         """
         total = Erased()
         while True:
@@ -241,7 +241,7 @@ class Admin:
     async def recompute_zones(
         self, on_step: Callable[[Recomputed], None] | None = None
     ) -> Recomputed:
-        """Move next times that this process's zone rules put elsewhere; the keeper does it, too."""
+        """Recompute next times by this process's zone rules; the keeper does this too."""
         total = Recomputed()
         while True:
             total += await self._store.recompute_zones(rules_in_use(), cursor=total.cursor)
@@ -260,23 +260,23 @@ class Admin:
         return [view_queue(rules.of(each.queue), each) for each in counts]
 
     async def pause(self, queue: str, note: str | None = None, *, by: str | None = None) -> None:
-        """Let workers take no more jobs of a queue; running ones go on."""
+        """Stop workers from claiming jobs of a queue; running jobs continue."""
         said = _pause_note(note, by)
         settings = await self._settings(queue)
         await self._store.set_queue(replace(settings, is_paused=True, note=said))
 
     async def resume(self, queue: str) -> None:
-        """Let workers take jobs of the queue again; not while all queues are paused."""
+        """End the pause of one queue; a pause of all queues still applies."""
         settings = await self._settings(queue)
         await self._store.set_queue(replace(settings, is_paused=False, note=None))
 
     async def pause_all(self, note: str | None = None, *, by: str | None = None) -> None:
-        """Let workers take no more jobs of any queue, also of one that is first used later."""
+        """Stop workers from claiming jobs of any queue, including queues first used later."""
         everything = QueueSettings(ALL_QUEUES, is_paused=True, note=_pause_note(note, by))
         await self._store.set_queue(everything)
 
     async def resume_all(self) -> None:
-        """End a pause of all queues; what was paused by its own name stays paused."""
+        """End a pause of all queues; queues paused by name stay paused."""
         await self._store.set_queue(QueueSettings(ALL_QUEUES))
 
     async def all_paused(self) -> QueueSettings | None:
@@ -291,7 +291,7 @@ class Admin:
         job_limit: int | UnsetType | None = UNSET,
         workspace_limit: int | UnsetType = UNSET,
     ) -> None:
-        """Set how much of a queue may run at once; what is not named stays as it is."""
+        """Set the concurrency limits of a queue; limits that are not given are unchanged."""
         settings = await self._settings(queue)
         if job_limit is not UNSET:
             if job_limit is not None:
@@ -303,26 +303,29 @@ class Admin:
         await self._store.set_queue(settings)
 
     async def workers(self, *, alive_ms: int = ALIVE_MS, limit: int = PAGE) -> list[WorkerView]:
-        """Workers by id; alive are those that said so within `alive_ms`, by the store's clock."""
+        """Return workers by id; alive: heartbeat within `alive_ms` by the store's clock."""
         found = await self._store.list_workers(limit)
         now_ms = await self._store.now_ms()
         return [view_worker(worker, now_ms, alive_ms) for worker in found]
 
     async def locks(self, *, after: str = "", limit: int = PAGE) -> list[LockView]:
-        """Locks that somebody holds, by name, after a name."""
+        """Return held locks by name, starting after the name `after`."""
         return [view_lock(each) for each in await self._store.list_locks(after=after, limit=limit)]
 
     async def release_lock(self, name: str) -> LockView:
-        """Take a lock from whoever holds it: the next one may begin while they still work."""
+        """Release a lock on behalf of its holder, which may still be working when the next begins.
+
+        Raises NotFound if the lock is not held.
+        """
         for lock in await self._store.list_locks(name):
             if await self._store.release_lock(name, lock.owner):
                 return view_lock(lock)
-        raise NotFound(f"nobody holds lock {name!r}; `duly locks list` shows who holds which")
+        raise NotFound(f"lock {name!r} is not held; `duly locks list` shows the held locks")
 
     async def health(self, *, alive_ms: int = ALIVE_MS, index: IndexHealth | None = None) -> Health:
-        """Return what is wrong, if anything.
+        """Return the health findings.
 
-        Unless `index` is given, each call looks at the next 5,000 schedules for missing index rows.
+        Unless `index` is given, each call checks the next 5,000 schedules for missing index rows.
         """
         workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
         vitals = Vitals(
@@ -339,11 +342,11 @@ class Admin:
         return judge(vitals)
 
     async def clock_ms(self) -> int:
-        """The clock that decides, in milliseconds since 1970."""
+        """Return the store's time in milliseconds since 1970."""
         return await self._store.now_ms()
 
     async def repair(self) -> ReconcileReport:
-        """Rebuild the index from documents and ledger; says what differed."""
+        """Rebuild the index from documents and ledger; return the differences."""
         return await self._store.reconcile()
 
     async def _many(
@@ -385,7 +388,7 @@ class Admin:
 def _check_narrow(which: JobFilter) -> None:
     _check_filter(which)
     if all(getattr(which, field.name) is None for field in fields(which)):
-        raise InvalidInput("the filter names every job; name at least a state or a queue")
+        raise InvalidInput("the filter matches every job; name at least a state or a queue")
 
 
 def _check(what: str, number: object, most: int, remedy: str = "") -> None:
@@ -399,7 +402,7 @@ def _check_filter(which: object) -> None:
 
 
 def _pause_note(note: str | None, by: str | None) -> str | None:
-    """Return the note of a pause with who asked for it."""
+    """Return the note of a pause with the name of its author."""
     for what, text in (("note", note), ("by", by)):
         if text is not None and not isinstance(text, str):
             raise InvalidInput(f"{what} is {shown(text)}; it must be text")

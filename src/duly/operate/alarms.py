@@ -1,7 +1,7 @@
-"""Station 8: alarms that can be asked for every few seconds, however much is stored. Pure.
+"""Alarms cheap enough to check every few seconds, however much is stored. Pure.
 
-Takes what can be known of the index at once; gives findings as `health` does, which counts
-everything and is asked less often. `/readyz`, the health page and the metrics go by these.
+They are findings like those of `health`, from the due summary alone. `/readyz`, the health page
+and the metrics use them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from duly.model.summaries import DueSummary
 from duly.operate.health import Finding
 
 PERIODS = 2
-"""A row that has been due for more than so many of its own periods was missed."""
+"""A row due for more than this many of its own periods was missed."""
 MIN_OVERDUE_MS = 60_000
 LAST_TIME_MS = 3_600_000
-"""The last time of a rule has no period; it is missed after so long."""
+"""Limit for the last time of a rule, which has no period."""
 
 
 def alarms(summary: DueSummary) -> tuple[Finding, ...]:
-    """Whether anything will fire, and whether what should have fired did."""
+    """Return two findings: a silent index, and missed runs."""
     return _silent(summary), _missed(summary)
 
 
@@ -41,7 +41,7 @@ def _missed(summary: DueSummary) -> Finding:
 
 
 def is_missed(row: IndexRow, now_ms: int) -> bool:
-    """Whether a due row has waited for longer than twice the time to its next fire."""
+    """Return whether a due row has waited for more than PERIODS of its periods."""
     waited_ms = now_ms - row.run_at_ms
     if waited_ms < MIN_OVERDUE_MS:
         return False

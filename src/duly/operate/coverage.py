@@ -1,7 +1,7 @@
-"""Station 8: how much of what should have fired did, and how late. Pure.
+"""Coverage of one schedule: the share of its expected times that fired, and their lateness. Pure.
 
-Takes a summary of the ledger and the life of the schedule; the trigger says how many times there
-were. Times in a pause are listed apart: nobody expected them.
+The trigger determines how many times there were, the ledger summary what became of them. Times
+during a pause are counted separately: they were not expected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DUE = (*DECIDED, OccurrenceState.QUARANTINED)
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """How late occurrences began, of those looked at; all None where there are none."""
+    """Lateness percentiles of the sampled occurrences; all None if there are none."""
 
     looked_at: int
     p50_ms: int | None = None
@@ -35,31 +35,31 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """A window of one schedule's life, counted in nominal times."""
+    """Coverage of one schedule over a time window, counted in nominal times."""
 
     from_at: datetime
-    """Later than asked where the ledger has too many rows, or the schedule is younger."""
+    """Later than requested if the ledger has too many rows or the schedule is younger."""
     to_at: datetime
     expected: int
     """Times that came while the schedule was not paused."""
     paused: int
     """Times that came during a pause."""
     fired: int
-    """Of the expected: those that began, whatever became of them."""
+    """Expected times whose run began, whatever its outcome."""
     extras: int
-    """Runs that somebody asked for with run_now."""
+    """Runs requested with run_now."""
     states: dict[str, int]
-    """Times by state, extras not counted."""
+    """Times by state, without extras."""
     lateness: Percentiles
 
     @property
     def share(self) -> float | None:
-        """Fired of expected, at most 1; None where nothing was expected."""
+        """Ratio of fired to expected, at most 1; None if nothing was expected."""
         return min(1.0, self.fired / self.expected) if self.expected else None
 
 
 def measure(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int, now_ms: int) -> Coverage:
-    """What the ledger says beside what the rule says, up to the present."""
+    """Compare the ledger with the times of the rule, up to the present."""
     to_ms = min(to_ms, now_ms + 1)
     since_ms = max(summary.from_ms, life[0].from_ms) if life else summary.from_ms
     counts = _counts(life, summary, to_ms)
@@ -77,10 +77,10 @@ def measure(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int, now_ms:
 
 
 def shares_of(counts: Iterable[OutcomeCount]) -> dict[str, float]:
-    """Return by flow how much of what is decided ran; flows with nothing decided are left out.
+    """Return by flow the share of decided times that ran; omit flows with nothing decided.
 
-    Decided are times that ran, whatever became of them, and those that were missed, skipped, denied
-    or quarantined. What is still to come, was withdrawn, or came during a pause is not.
+    Decided are times that ran, whatever their outcome, and times that were missed, skipped, denied
+    or quarantined. Future and withdrawn times and times during a pause do not count.
     """
     ran: Counter[str] = Counter()
     due: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def shares_of(counts: Iterable[OutcomeCount]) -> dict[str, float]:
 
 
 def percentiles(late_ms: Sequence[int]) -> Percentiles:
-    """By nearest rank; what began early counts as on time."""
+    """Return nearest-rank percentiles; an early start counts as on time."""
     if not late_ms:
         return Percentiles(0)
     ordered = sorted(max(0, each) for each in late_ms)
@@ -103,10 +103,10 @@ def percentiles(late_ms: Sequence[int]) -> Percentiles:
 
 
 def _expected(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int) -> int:
-    """Times that came while it was active, and its last ones.
+    """Return the number of times while the schedule was active, including its last ones.
 
-    They are planned ahead, and with that the schedule has finished before they come. The rule goes
-    on after them where runs are counted, so the ledger says how many they are.
+    The last times are planned ahead, so the schedule is already finished when they come. With a
+    run limit the rule has further times, so the number of last ones is taken from the ledger.
     """
     expected = _times(life, ("active", "quarantined"), summary.from_ms, to_ms)
     after_its_end = _times(life, ("finished",), summary.from_ms, to_ms)
@@ -134,7 +134,7 @@ def _counts(
 
 
 def _inside(life: Sequence[Stretch], edge: Occurrence, from_ms: int, to_ms: int) -> int:
-    """How many times of a run lie in the window, by the rules that held."""
+    """Count the times of a range row that lie in the window, by the rules in force then."""
     first, last = max(edge.nominal_ms, from_ms), min(edge.until_ms + 1, to_ms)
     return _times(life, ("active", "quarantined", "paused", "finished"), first, last)
 

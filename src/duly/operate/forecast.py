@@ -1,8 +1,8 @@
-"""Station 8: how many schedules will fire in each minute to come. Pure.
+"""Forecast of fires per minute. Pure.
 
-Takes index rows by minute and some or all of them; gives fires per minute. First fires are known
-from the index; later ones follow from the triggers of the rows at hand. Where those are a part
-only, or fire too often to be followed one by one, the answer says that it is an estimate.
+First fires are counted from the index; later ones are computed from the triggers of the given
+rows. If these are only a sample, or fire too often to be computed one by one, the forecast is
+marked as an estimate.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from duly.triggers import Trigger
 
 DAY_MINUTES = 1_440
 MAX_STEPS = 30_000
-"""Times that are worked out for one forecast."""
+"""Limit of trigger steps per forecast."""
 MIN_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Fires per minute from an instant on."""
+    """Expected fires per minute."""
 
     start_ms: int
-    """When the first minute begins."""
+    """Beginning of the first minute."""
     minutes: tuple[int, ...]
     is_estimate: bool
     rows: int
-    """Schedules that fire at least once in this time."""
+    """Schedules that fire at least once in the period."""
     is_sample: bool = False
-    """It is an estimate because a part of the schedules stands for all."""
+    """It is extrapolated from a sample of the schedules."""
 
     @property
     def total(self) -> int:
-        """All fires."""
+        """Sum of all fires."""
         return sum(self.minutes)
 
     @property
     def peak(self) -> tuple[int, int]:
-        """When the busiest minute begins, and how many fire in it."""
+        """Beginning of the busiest minute, and its fires."""
         most = max(self.minutes, default=0)
         place = self.minutes.index(most) if self.minutes else 0
         return self.start_ms + place * MINUTE_MS, most
@@ -49,7 +49,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What rows have in common that will fire at the same times."""
+    """Grouping key of rows that fire at the same times."""
 
     trigger: str
     nominal_ms: int
@@ -58,7 +58,7 @@ class _Rule:
 
 
 def forecast(upcoming: Upcoming, length: int = DAY_MINUTES) -> Forecast:
-    """Fires per minute for so many minutes from now on; overdue ones count for the first."""
+    """Return fires per minute for the next `length` minutes; overdue rows count in the first."""
     start_ms = upcoming.now_ms // MINUTE_MS * MINUTE_MS
     fires = [0.0] * length
     for minute_ms, rows in upcoming.minutes:
@@ -83,10 +83,9 @@ def _rule(row: IndexRow) -> _Rule:
 
 
 def _walk_all(walks: list[_Walk]) -> list[_Walk]:
-    """Follow all rules within MAX_STEPS; return those that have further fires.
+    """Compute the fires of all rules within MAX_STEPS; return the unfinished ones.
 
-    What seldom rules leave of their share goes to frequent ones, so that a few of these among
-    others are followed to the end.
+    Steps that infrequent rules leave unused go to frequent ones.
     """
     budget, active = MAX_STEPS, walks
     share = max(MIN_STEPS, budget // max(1, len(active)))
@@ -103,7 +102,7 @@ def _walk_all(walks: list[_Walk]) -> list[_Walk]:
 
 
 class _Walk:
-    """One rule on its way through the minutes; its first fire is counted already."""
+    """Iteration of one rule over the period; its first fire is already counted."""
 
     def __init__(self, rule: _Rule, weight: float, start_ms: int, fires: list[float]) -> None:
         self._trigger = _evaluable(rule.trigger)
@@ -116,7 +115,7 @@ class _Walk:
         self.steps = 0
 
     def go(self, steps: int) -> bool:
-        """Add up to so many further fires; return whether that was all of them."""
+        """Add up to `steps` further fires; return whether there are no more."""
         end_ms = self._start_ms + len(self._fires) * MINUTE_MS
         for _ in range(steps):
             if self._trigger is None or self._is_used_up:
@@ -135,14 +134,14 @@ class _Walk:
         return self._runs_left is not None and self.steps >= self._runs_left - 1
 
     def extrapolate(self) -> None:
-        """Let a rule that fires very often go on at the pace it had so far."""
+        """Extend a very frequent rule to the end of the period at its average rate so far."""
         taken_ms = max(1, self._last_ms - self._began_ms)
         pace = self._weight * self.steps * MINUTE_MS / taken_ms
         _go_on(self._fires, pace, self._last_ms + self._offset_ms - self._start_ms)
 
 
 def _go_on(fires: list[float], per_minute: float, after_ms: int) -> None:
-    """Let a rule that fires very often go on at the pace it had so far."""
+    """Add a constant rate of fires from `after_ms` to the end of the period."""
     here, into_ms = divmod(after_ms, MINUTE_MS)
     fires[here] += per_minute * (1 - into_ms / MINUTE_MS)
     for place in range(here + 1, len(fires)):
@@ -150,7 +149,7 @@ def _go_on(fires: list[float], per_minute: float, after_ms: int) -> None:
 
 
 def _evaluable(text: str) -> Trigger | None:
-    """None for a rule that this release cannot read: it fires elsewhere, or not at all."""
+    """Return the trigger, or None if this release cannot read it or it is unbound."""
     try:
         trigger = trigger_of(text)
     except DulyError:

@@ -1,7 +1,6 @@
-"""Station 8: what is wrong, if anything, from counts that are cheap to take. Pure.
+"""Health findings from cheap counts of index, queues, jobs and workers. Pure.
 
-Takes facts of the index, the queues and the workers; gives a finding for each thing that is looked
-at, good or bad, so that silence is never mistaken for health.
+Every check yields a finding, good or bad, so that silence is never mistaken for health.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from duly.rules.queue_settings import QueueRules
 Level = Literal["ok", "warning", "bad"]
 
 DUE_MS = 60_000
-"""What is due longer is as late as the usual grace allows: planners are behind."""
+"""Rows due for longer exceed the default grace: planners are behind."""
 SNAPSHOT_MS = 1_800_000
-"""A transaction that is open for longer deserves a look."""
+"""A transaction open for longer is reported."""
 UNSERVED_NAMED = 3
-"""Queues and actions that a finding names."""
+"""Limit of queues and actions named in a finding."""
 _WAITING = (JobState.QUEUED, JobState.RETRYING, JobState.SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     level: Level
@@ -39,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What is looked at."""
+    """Inputs of the checks."""
 
     now_ms: int
     index: IndexHealth
@@ -54,18 +53,18 @@ class Vitals:
     unserved: Sequence[Unserved] = ()
     """Waiting jobs that no live worker would claim."""
     oldest_snapshot_ms: int = 0
-    """For how long an open transaction has kept deleted rows."""
+    """Age of the oldest transaction that retains deleted rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All findings; the worst of them decides."""
+    """All findings; the worst one decides the level."""
 
     findings: tuple[Finding, ...]
 
     @property
     def level(self) -> Level:
-        """Of the worst finding."""
+        """Level of the worst finding."""
         levels = {each.level for each in self.findings}
         if "bad" in levels:
             return "bad"
@@ -73,7 +72,7 @@ class Health:
 
 
 def judge(vitals: Vitals) -> Health:
-    """What the facts mean."""
+    """Return the findings for these facts."""
     return Health(
         (
             _index(vitals.index),
@@ -90,7 +89,7 @@ def judge(vitals: Vitals) -> Health:
 
 
 def _snapshot(oldest_ms: int) -> list[Finding]:
-    """Return a finding where a transaction has been open for long: only PostgreSQL has it."""
+    """Return a finding if a transaction has been open for long; PostgreSQL only."""
     if oldest_ms <= SNAPSHOT_MS:
         return []
     text = f"a transaction has been open for {oldest_ms // 60_000} min: tables and indexes grow"
@@ -125,7 +124,7 @@ def _quarantine(index: IndexHealth) -> Finding:
 
 
 def _planning(vitals: Vitals) -> Finding:
-    """Judge what is due by who is to take it: a planner, or a tick for hand-over http."""
+    """Check due rows by hand-over: planners claim jobs, ticks claim http."""
     index, texts, is_behind = vitals.index, list[str](), False
     for count, oldest_ms, what, remedy in (
         (index.due, index.oldest_due_ms, "rows", "no planner runs, or they are behind"),
@@ -187,7 +186,7 @@ def _dead(vitals: Vitals) -> Finding:
 
 
 def _words(vitals: Vitals, *states: JobState) -> str:
-    """How many jobs are in these states, or that they were too many to count."""
+    """Return the number of jobs in these states, with "+" if the count was capped."""
     counts = [vitals.states.get(state, 0) for state in states]
     return f"{sum(counts)}{'+' if max(counts) >= vitals.most else ''}"
 

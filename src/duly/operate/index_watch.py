@@ -1,7 +1,7 @@
-"""Station 8: whether every active schedule has its row, found out bit by bit.
+"""Incremental check that every active schedule has its index row.
 
-Each step looks at so many documents and no more, however many there are; the steps go round. What
-a whole round found is exact for its time, and a row that lacks is known in the step that meets it.
+Each step checks a bounded number of schedules; steps go round. The counts of a complete round are
+exact for that round, and a missing row is reported by the step that finds it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ STEP = 5_000
 
 @dataclass(frozen=True, slots=True)
 class IndexRound:
-    """What was found so far, or in the last whole round."""
+    """Counts so far, or of the last complete round."""
 
     active: int = 0
     missing: int = 0
     is_whole: bool = False
-    """Every schedule was looked at; until then, the first of them."""
+    """True: every schedule was checked. False: only the first ones so far."""
     external: int = 0
-    """Active schedules that need no index row, since their hand-over is external."""
+    """Active schedules that need no index row because their hand-over is external."""
 
 
 class IndexWatch:
-    """Goes round the schedules of one store."""
+    """Repeated check of the schedules of one store."""
 
     def __init__(self, store: Store, step: int = STEP) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class IndexWatch:
         self._last = IndexRound()
 
     async def look(self) -> IndexRound:
-        """Take one step; gives what is known after it."""
+        """Check the next schedules and return the counts known so far."""
         found = await self._store.check_index(self._after, self._step)
         here = IndexRound(
             self._here.active + found.active,
@@ -50,6 +50,6 @@ class IndexWatch:
         self._after, self._here = found.last_id, here
         if not self._last.is_whole:
             return here
-        # What this round has met already counts, be it more than in the one before.
+        # Rows found missing in this round count at once if they exceed the last round's.
         missing = max(here.missing, self._last.missing)
         return replace(self._last, missing=missing)

@@ -1,7 +1,7 @@
-"""What an operator sees of jobs, queues and workers.
+"""Operator views of jobs, queues, workers and locks.
 
-Takes stored values and the names an action calls secret; gives views without payload: previews,
-scrubbed texts, and aware datetimes. No field of a view ever holds what was not redacted.
+Views hold redacted previews, scrubbed texts and aware datetimes, never a raw payload. Every field
+is redacted, by default rules and by the names that the action declares secret.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobView:
     nominal_at: datetime | None
     correlation_id: str | None
     payload_preview: str
-    """JSON text; redacted, and cut where it is long."""
+    """JSON text; redacted, and truncated if long."""
     result_preview: str | None
     metadata: str | None
     progress: str | None
@@ -77,8 +77,8 @@ class AttemptView:
     status: AttemptStatus | None
     error: str | None
     took_ms: int | None = None
-    """How long the handler ran; None: it runs, never began or was lost, or an older release ended
-    it."""
+    """Duration of the handler; None: it is running, never began or was lost, or ended under an
+    older release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class JobDetail:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What is decided about a queue, and what is in it."""
+    """Settings of a queue, with counts of its jobs."""
 
     queue: str
     is_paused: bool
@@ -100,14 +100,14 @@ class QueueView:
     job_limit: int | None
     workspace_limit: int
     counts: Mapping[QueuePlace, int]
-    """Jobs that are queued, later (scheduled or retrying), processing or dead; none is 0."""
+    """Jobs that are queued, later (scheduled or retrying), processing or dead; zeros omitted."""
     capped: tuple[QueuePlace, ...] = ()
-    """Counts that stopped at a number: there may be more."""
+    """Places whose count stopped at a limit: there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker as it last said of itself, and whether that was lately."""
+    """A worker as of its last heartbeat, and whether it is alive."""
 
     id: WorkerId
     host: str
@@ -123,7 +123,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class LockView:
-    """A lock that somebody holds."""
+    """A held lock."""
 
     name: str
     owner: str
@@ -132,7 +132,7 @@ class LockView:
 
 
 def view_job(job: Job, extra: Collection[str] = ()) -> JobView:
-    """A job as an operator may see it; `extra` are its action's own secret names."""
+    """Return a job without secrets; `extra` are the secret names that its action declares."""
     secrets = secret_values(job.input, extra)
 
     def shown(text: str | None) -> str | None:
@@ -172,7 +172,7 @@ def view_job(job: Job, extra: Collection[str] = ()) -> JobView:
 def view_detail(
     job: Job, events: Sequence[JobEvent], attempts: Sequence[Attempt], extra: Collection[str] = ()
 ) -> JobDetail:
-    """A job with its history; what a history says was said by the same code."""
+    """Return a job with its history, scrubbed of the secrets in the job's input."""
     secrets = secret_values(job.input, extra)
     return JobDetail(
         view_job(job, extra),
@@ -203,7 +203,7 @@ def view_detail(
 
 
 def view_queue(settings: QueueSettings, found: QueueCount) -> QueueView:
-    """Return a queue with what is in it."""
+    """Return the view of a queue with its counts; omit counts of 0."""
     counts: dict[QueuePlace, int] = {
         "queued": found.queued,
         "later": found.later,
@@ -222,7 +222,7 @@ def view_queue(settings: QueueSettings, found: QueueCount) -> QueueView:
 
 
 def view_worker(worker: WorkerInfo, now_ms: int, alive_ms: int) -> WorkerView:
-    """A worker; alive is one that has said so within `alive_ms`."""
+    """Return the view of a worker; it is alive if its heartbeat is at most `alive_ms` old."""
     return WorkerView(
         worker.id,
         worker.host,
@@ -238,7 +238,7 @@ def view_worker(worker: WorkerInfo, now_ms: int, alive_ms: int) -> WorkerView:
 
 
 def view_lock(lock: Lock) -> LockView:
-    """A lock."""
+    """Return the view of a lock."""
     return LockView(lock.name, lock.owner, lock.fence, from_ms(lock.until_ms))
 
 

@@ -1,6 +1,6 @@
-"""What pages and metrics ask: the whole at a glance, what comes, and who did what.
+"""Reads for dashboard and metrics: summary, forecast, queues and audit.
 
-Every read is bounded by what it may look at; what is told is redacted.
+Every read is bounded.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from duly.triggers.instants import from_ms
 MOST = 10_000
 """Counts stop here."""
 MOST_EACH = 200
-"""Of a hundred workspaces, each."""
+"""Counts of a single workspace stop here."""
 HOUR_MINUTES = 60
 NEXT_FIRES = 8
 LATENESS = 500
 
 
 class MonitoringAdmin:
-    """The reads of the pages, and the audit."""
+    """Reads for the dashboard and the metrics, and the audit log."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watch = IndexWatch(store)
 
     async def overview(self, most: int = MOST) -> Overview:
-        """The whole at a glance."""
+        """Return the summary of the whole system; counts stop at `most`."""
         summary = await self._store.due_summary(most)
         now_ms = summary.now_ms
         since_ms = (now_ms // MINUTE_MS - HOUR_MINUTES + 1) * MINUTE_MS
@@ -75,7 +75,7 @@ class MonitoringAdmin:
         )
 
     async def occurrences(self) -> OccurrenceCounts:
-        """Count the times of the whole ledger by flow and outcome."""
+        """Count the times in the whole ledger by flow and outcome."""
         return await self._store.count_occurrences()
 
     async def missing(self) -> list[MissingSchedule]:
@@ -87,10 +87,7 @@ class MonitoringAdmin:
         return await look_for_unserved(self._store)
 
     async def _next_fires(self) -> list[NextFire]:
-        """The schedules that fire next: those whose jobs are made already, and those in the index.
-
-        Of a schedule with several times to come, the first.
-        """
+        """Return the schedules that fire next, each once, from planned jobs and the index."""
         rows, planned = await asyncio.gather(
             self._store.list_rows(limit=NEXT_FIRES), self._store.next_planned(NEXT_FIRES)
         )
@@ -103,19 +100,19 @@ class MonitoringAdmin:
         return sorted(fires.values(), key=_run_at)[:NEXT_FIRES]
 
     async def due_summary(self) -> DueSummary:
-        """What can be known of the index at once, however large it is."""
+        """Return a bounded summary of the index."""
         return await self._store.due_summary(MOST)
 
     async def check_writable(self) -> None:
-        """Raise BackendUnavailable where the database takes no writes."""
+        """Raise BackendUnavailable if the database accepts no writes."""
         await self._store.check_writable()
 
     async def oldest_snapshot_ms(self) -> int:
-        """Return for how long an open transaction has kept deleted rows; 0: none does."""
+        """Return the age of the oldest transaction that retains deleted rows; 0: none."""
         return await self._store.oldest_snapshot_ms()
 
     async def index_health(self) -> IndexHealth:
-        """What is known of the index: schedules are looked at a few thousand at a time."""
+        """Return the known state of the index; each call checks a few thousand schedules."""
         summary, found = await asyncio.gather(self.due_summary(), self._watch.look())
         planned, posts = summary.waiting.get("jobs"), summary.waiting.get("http")
         return IndexHealth(
@@ -134,48 +131,48 @@ class MonitoringAdmin:
         )
 
     async def whole_index_health(self) -> IndexHealth:
-        """Look at every schedule, some thousand in a transaction."""
+        """Check every schedule, a few thousand per transaction."""
         while not (found := await self.index_health()).is_whole:
             pass
         return found
 
     async def forecast(self, minutes: int = DAY_MINUTES) -> Forecast:
-        """Fires per minute to come; an estimate where many schedules come."""
+        """Return the expected fires per minute; an estimate if there are many schedules."""
         now_ms = await self._store.now_ms()
         upcoming = await self._store.upcoming(now_ms + minutes * MINUTE_MS)
-        # Thousands of trigger steps: not on the loop that serves everybody.
+        # Thousands of trigger steps would block the event loop.
         return await asyncio.to_thread(forecast, upcoming, minutes)
 
     async def states(self, most: int = MOST) -> Mapping[JobState, int]:
-        """Jobs by state, each counted up to `most`."""
+        """Return jobs by state, each counted up to `most`."""
         return await self._store.count_states(most)
 
     async def queues(self, limit: int = 100) -> list[tuple[QueueSettings, QueueCount]]:
-        """Queues with what is decided about them and what is in them."""
+        """Return queues with their settings and counts."""
         counts = await self._store.count_queues(MOST, limit)
         rules = QueueRules(await self._store.list_queues())
         return [(rules.of(each.queue), each) for each in counts]
 
     async def workspaces(self, queue: str, limit: int = 100) -> list[WorkspaceCount]:
-        """Workspaces with queued jobs in a queue."""
+        """Return the workspaces with queued jobs in a queue."""
         return await self._store.count_workspaces(queue, MOST_EACH, limit)
 
     def collection(self, flow: str, actions: frozenset[str] | None = None) -> ScheduleCollection:
-        """The schedules of a flow, to be made and changed under the limits of their owners."""
+        """Return the schedules of a flow, for creating and changing under their owners' limits."""
         return ScheduleCollection(self._store, flow, actions=actions)
 
     async def record(self, entry: AuditEntry) -> AuditEntry:
-        """Keep who did what."""
+        """Append an audit entry."""
         return await self._store.append_audit(entry)
 
     async def audit(
         self, *, target: str | None = None, before: int | None = None, limit: int = 50
     ) -> list[AuditEntry]:
-        """Who did what, newest first."""
+        """Return audit entries, newest first."""
         return await self._store.list_audit(target=target, before=before, limit=limit)
 
     async def now(self) -> datetime:
-        """The clock that decides."""
+        """Return the store's time."""
         return from_ms(await self._store.now_ms())
 
 
@@ -184,7 +181,7 @@ def _run_at(fire: NextFire) -> datetime:
 
 
 def _is_readable(row: IndexRow) -> bool:
-    """Whether this release can say when it fires; a newer one may have written it."""
+    """Return whether this release can read the row's trigger; a newer one may have written it."""
     try:
         trigger_of(row.trigger)
     except DulyError:

@@ -1,7 +1,7 @@
-"""What an operator does with schedules, whoever owns them: find, look, ask why, and step in.
+"""Operator access to schedules of every owner: search, inspect, explain, pause, run, backfill.
 
-Takes a schedule by its key, by `flow/scope/name` or by its id; gives views, never inputs. What is
-stepped in with is recorded with the name of who did it.
+A schedule is named by its key, by `flow/scope/name` or by its id. Views never hold inputs. Changes
+are recorded with the name of the operator.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ BACKFILL_STEP = 500
 COVERED = timedelta(days=7)
 _SHOWN = 20
 _UNLIMITED = Limits(schedules=1_000_000_000, shortest_interval_ms=1, input_bytes=1_000_000_000)
-"""An operator changes no rule and no input, so the owner's limits are none of theirs."""
+"""An operator changes no rule and no input, so the owner's limits do not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """How far a backfill is, in nominal times."""
+    """Progress of a backfill, in nominal times."""
 
     done: int
     total: int
@@ -64,12 +64,12 @@ class BackfillProgress:
 
     @property
     def left_alone(self) -> int:
-        """Times that had run, or are about to."""
+        """Times that already ran or already have a job."""
         return self.done - self.planned
 
 
 class ScheduleAdmin:
-    """Looks at schedules of all scopes, and steps in; every view is redacted."""
+    """Reads and changes schedules of all scopes; every view is redacted."""
 
     def __init__(self, store: Store, actions: Mapping[str, Action]) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class ScheduleAdmin:
         after: ScheduleKey | str | None = None,
         limit: int = PAGE,
     ) -> list[ScheduleView]:
-        """One page by flow, name and scope; `after` is the key of the last of the page before."""
+        """Return one page by flow, name and scope; `after` is the previous page's last key."""
         place = parse_key(after) if isinstance(after, str) else after
         if isinstance(place, str):
             raise InvalidInput(f"after is {after!r}; pass the key of the last schedule, not its id")
@@ -91,13 +91,13 @@ class ScheduleAdmin:
         return [view_schedule(each, rows.get(each.id), self._redact(each)) for each in found]
 
     async def get(self, which: Which) -> ScheduleView:
-        """One schedule; NotFound names what is nearest."""
+        """Return one schedule; NotFound names the closest match."""
         found = await self._find(which)
         rows = await self._store.find_rows([found.id])
         return view_schedule(found, rows.get(found.id), self._redact(found))
 
     async def show(self, which: Which, *, times: int = 5, limit: int = _SHOWN) -> ScheduleDetail:
-        """One schedule with its next times, events, newest ledger rows and last week's coverage."""
+        """Return a schedule with next times, events, newest ledger rows and 7-day coverage."""
         found = await self._find(which)
         rows = await self._store.find_rows([found.id])
         secrets = secrets_of(found, self._redact(found))
@@ -112,13 +112,13 @@ class ScheduleAdmin:
         )
 
     async def preview(self, which: Which, n: int = 5) -> Explanation:
-        """The rule in words and its next n nominal times, paused or not."""
+        """Return the rule in words and its next n nominal times, also while paused."""
         found = await self._find(which)
         now = from_ms(await self._store.now_ms())
         return found.definition.trigger.explain(n, now)
 
     async def events(self, which: Which, limit: int = PAGE) -> list[ScheduleEventView]:
-        """What was done to a schedule, oldest first; of a deleted one by its id."""
+        """Return the events of a schedule, oldest first; a deleted one is named by its id."""
         schedule_id, schedule, events = await self._known(which, limit)
         secrets = () if schedule is None else secrets_of(schedule, self._redact(schedule))
         if schedule is None and not events:
@@ -134,7 +134,10 @@ class ScheduleAdmin:
         states: Collection[OccurrenceState] | None = None,
         limit: int = PAGE,
     ) -> list[OccurrenceView]:
-        """One page of the ledger, newest first; `before` is the last nominal time of the last."""
+        """Return one page of the ledger, newest first.
+
+        `before` is the last nominal time of the previous page.
+        """
         schedule_id, schedule, _ = await self._known(which, 1)
         secrets = () if schedule is None else secrets_of(schedule, self._redact(schedule))
         rows = await self._store.list_occurrences(
@@ -149,7 +152,7 @@ class ScheduleAdmin:
     async def coverage(
         self, which: Which, since: datetime | None = None, until: datetime | None = None
     ) -> Coverage:
-        """Fired of expected, and how late, over the last seven days unless told otherwise."""
+        """Return the coverage of a window; by default the last seven days."""
         schedule_id, schedule, events = await self._known(which, MAX_PAGE)
         now = from_ms(await self._store.now_ms())
         until = now if until is None else until
@@ -159,7 +162,7 @@ class ScheduleAdmin:
         return measure(life, summary, to_ms(until) + 1, to_ms(now))
 
     async def why(self, which: Which, at: datetime) -> Answer:
-        """Why it fired at an instant, or did not; of a deleted schedule by its id."""
+        """Explain why it did or did not fire at an instant; name a deleted one by its id."""
         schedule_id, schedule, events = await self._known(which, MAX_PAGE)
         if schedule is None and not events:
             raise self._unknown(schedule_id)
@@ -170,25 +173,25 @@ class ScheduleAdmin:
         return self._clean(answer, schedule)
 
     async def pause(self, which: Which, note: str = "", *, by: str = OPERATOR) -> ScheduleView:
-        """Take a schedule out of the index until resume(); the note says why."""
+        """Remove a schedule from the index until resume(); the note records the reason."""
         found = await self._find(which)
         await self._of(found, by).pause(found.name, note)
         return await self.get(found.id)
 
     async def resume(self, which: Which, *, by: str = OPERATOR) -> ScheduleView:
-        """Put a paused schedule back: its next time is the first after now."""
+        """Return a paused schedule to the index; its next time is the first after now."""
         found = await self._find(which)
         await self._of(found, by).resume(found.name)
         return await self.get(found.id)
 
     async def delete(self, which: Which, *, by: str = OPERATOR) -> ScheduleView:
-        """Remove a schedule; its ledger and its events stay, under its id."""
+        """Delete a schedule; its ledger and events are kept under its id."""
         found = await self._find(which)
         await self._of(found, by).delete(found.name)
         return view_schedule(found, None, self._redact(found))
 
     async def run_now(self, which: Which, request_id: str | None = None) -> OccurrenceView:
-        """Make one extra occurrence; the same request id gives the same one."""
+        """Create one extra occurrence; the same request id returns the same one."""
         found = self._startable(await self._find(which))
         made = await self._store.run_now(found.id, request_id or new_id("run_"))
         if made is None:
@@ -204,9 +207,9 @@ class ScheduleAdmin:
         on_step: Callable[[BackfillProgress], None] | None = None,
         step: int = BACKFILL_STEP,
     ) -> BackfillProgress:
-        """Run past times that never ran, from one instant to before another; step by step.
+        """Run past times in [since, until) that never ran, in steps.
 
-        Stopped in the middle, it may be begun again: what has its job is left alone.
+        An interrupted backfill can be restarted: times that have a job are left alone.
         """
         found = self._startable(await self._find(which))
         from_at, to_at = to_ms(since), to_ms(until)
@@ -233,17 +236,20 @@ class ScheduleAdmin:
         if action not in self._actions:
             raise InvalidInput(
                 f"action {action} is not known here, so its declared queue, retry, timeout and "
-                "delivery would not apply; ask the application that has it (--app MODULE:NAME)"
+                "delivery would not apply; load the application that has it (--app MODULE:NAME)"
             )
         return schedule
 
     async def quarantined(self, limit: int = PAGE) -> list[Quarantined]:
-        """Rows that cannot be evaluated, with their errors."""
+        """Return rows that cannot be evaluated, with their errors."""
         found = await self._store.list_quarantined(limit)
         return [replace(each, error=scrub(each.error)) for each in found]
 
     async def release(self, which: Which, *, by: str = OPERATOR) -> ScheduleView:
-        """Try a quarantined schedule again; one that is as broken as before comes back."""
+        """Retry a quarantined schedule; it is quarantined again if it is still broken.
+
+        Raises Conflict for a schedule in any other state.
+        """
         found = await self._find(which)
         if found.state != "quarantined":
             raise Conflict(f"schedule {key_text(key_of(found))} is {found.state}, not quarantined")
@@ -258,7 +264,7 @@ class ScheduleAdmin:
     async def _known(
         self, which: Which, limit: int
     ) -> tuple[ScheduleId, Schedule | None, list[ScheduleEvent]]:
-        """A schedule, or where it is asked for by id, what is left of it, with its events."""
+        """Return a schedule's id, the schedule (None: deleted, named by id) and its events."""
         asked = parse_key(which) if isinstance(which, str) else which
         if isinstance(asked, ScheduleKey):
             schedule: Schedule | None = await self._find(asked)
@@ -280,7 +286,7 @@ class ScheduleAdmin:
         return found
 
     async def _near(self, key: ScheduleKey) -> str:
-        """What somebody may have meant: a like name of the same owner, or the name elsewhere."""
+        """Return a hint: a similar name of the same owner, or the same name elsewhere."""
         own = await self._store.list_schedules(key.flow, key.scope, limit=MAX_PAGE)
         if own and (hint := nearest(key.name, [each.name for each in own])).startswith("did"):
             return hint
@@ -293,7 +299,7 @@ class ScheduleAdmin:
         return NotFound(f"schedule {schedule_id} does not exist and has left no events")
 
     def _clean(self, answer: Answer, schedule: Schedule | None) -> Answer:
-        """Errors and notes are people's words, and may hold what the input holds."""
+        """Scrub an answer: errors and notes are free text and may contain secrets of the input."""
         secrets = () if schedule is None else secrets_of(schedule, self._redact(schedule))
         facts = tuple(Fact(name, scrub(value, secrets)) for name, value in answer.facts)
         return replace(answer, text=scrub(answer.text, secrets), facts=facts)

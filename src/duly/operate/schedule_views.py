@@ -1,7 +1,6 @@
-"""What an operator sees of schedules: definitions without inputs, ledger rows, and events.
+"""Operator views of schedules: definitions without inputs, ledger rows and events. Pure.
 
-Views are made of stored values by pure functions; nothing in them is a secret's home. Here too is
-how a schedule is named in one text: `flow/scope/name`, or its id.
+Also the text form of a schedule's key, `flow/scope/name`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ScheduleView:
 
     id: ScheduleId
     key: str
-    """`flow/scope/name`, as key_of() reads it."""
+    """`flow/scope/name`, as parse_key() reads it."""
     flow: str
     scope: str
     name: str
@@ -52,12 +51,12 @@ class ScheduleView:
     delete_after_completion: bool
     hand_over: HandOver
     policies: dict[str, Any]
-    """Those that are not the defaults."""
+    """Policies that differ from the defaults."""
     description: str
     note: str
     error: str | None
     input_preview: str
-    """JSON text; redacted, and cut where it is long."""
+    """JSON text; redacted, and truncated if long."""
     version: int
     created_at: datetime
     updated_at: datetime
@@ -65,14 +64,14 @@ class ScheduleView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEventView:
-    """One fact about a schedule."""
+    """One event of a schedule."""
 
     at: datetime
     kind: str
     by: str
     note: str | None
     trigger: dict[str, Any] | None
-    """The rule that the event ended, where it ended one."""
+    """The rule that the event replaced; None: it replaced none."""
     error: str | None
 
 
@@ -82,7 +81,7 @@ class OccurrenceView:
 
     nominal_at: datetime
     until_at: datetime
-    """The last of a run of times; for a single time, that time."""
+    """The last time of a range row; for a single time, that time."""
     times: int
     run_at: datetime
     state: OccurrenceState
@@ -95,7 +94,7 @@ class OccurrenceView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDetail:
-    """A schedule with what comes, what was done to it, and what became of its times."""
+    """A schedule with next times, events, ledger rows and coverage."""
 
     schedule: ScheduleView
     next_times: tuple[ExplainedTime, ...]
@@ -107,13 +106,13 @@ class ScheduleDetail:
 
 
 def key_text(key: ScheduleKey) -> str:
-    """A key in one text; a slash inside a part is written %2F."""
+    """Return a key as text; a slash inside a part is written %2F."""
     parts = (key.flow, key.scope, key.name)
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 def parse_key(text: str) -> ScheduleKey | ScheduleId:
-    """What key_text() wrote; `flow/name` is the system's, and what has no slash is an id."""
+    """Parse the text of a key; `flow/name` has the scope system, text without a slash is an id."""
     parts = [unquote(part) for part in text.split("/")]
     if len(parts) == 1 and text:
         return ScheduleId(text)
@@ -129,19 +128,19 @@ def parse_key(text: str) -> ScheduleKey | ScheduleId:
 
 
 def key_of(schedule: Schedule) -> ScheduleKey:
-    """The key of a schedule."""
+    """Return the key of a schedule."""
     return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
 
 
 def secrets_of(schedule: Schedule, extra: Collection[str] = ()) -> frozenset[str]:
-    """What nothing that is shown of a schedule may hold."""
+    """Return the secret values of a schedule's input; no view may show them."""
     return secret_values(_input(schedule), extra)
 
 
 def view_schedule(
     schedule: Schedule, row: IndexRow | None, extra: Collection[str] = ()
 ) -> ScheduleView:
-    """A schedule as an operator may see it; `extra` are its action's own secret names."""
+    """Return a schedule without secrets; `extra` are the secret names its action declares."""
     definition = schedule.definition
     secrets = secrets_of(schedule, extra)
     return ScheduleView(
@@ -175,7 +174,7 @@ def view_schedule(
 def view_events(
     events: Sequence[ScheduleEvent], secrets: Collection[str] = ()
 ) -> list[ScheduleEventView]:
-    """Facts about a schedule."""
+    """Return the events of a schedule, scrubbed."""
     return [
         ScheduleEventView(
             from_ms(event.at_ms),
@@ -190,7 +189,7 @@ def view_events(
 
 
 def view_occurrence(row: Occurrence, secrets: Collection[str] = ()) -> OccurrenceView:
-    """A ledger row."""
+    """Return the view of a ledger row."""
     fired_at_ms = row.fired_at_ms
     return OccurrenceView(
         nominal_at=from_ms(row.nominal_ms),
@@ -207,7 +206,7 @@ def view_occurrence(row: Occurrence, secrets: Collection[str] = ()) -> Occurrenc
 
 
 def _runs_left(schedule: Schedule, row: IndexRow | None) -> int | None:
-    """Return the runs left, also of a paused, external or finished schedule."""
+    """Return the runs left, also for a paused, external or finished schedule."""
     had = known_runs(schedule, None if row is None else row.runs_left)
     return runs_left(schedule.definition.max_runs, had)
 

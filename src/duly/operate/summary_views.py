@@ -1,4 +1,4 @@
-"""What an operator sees of the whole: counts, minutes and what fires next, with aware datetimes."""
+"""Views of the whole system: counts, completions per minute, next fires; aware datetimes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.triggers.instants import from_ms
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A schedule that fires soon, and when it does next."""
+    """A schedule that fires soon, with its next run time."""
 
     schedule_id: str
     flow: str
@@ -29,7 +29,7 @@ class NextFire:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What ended in one minute."""
+    """Jobs that ended in one minute, by final state."""
 
     at: datetime
     succeeded: int = 0
@@ -38,13 +38,13 @@ class Minute:
 
     @property
     def ended(self) -> int:
-        """All of it."""
+        """All jobs that ended in this minute."""
         return self.succeeded + self.dead + self.cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole at a glance; counts stop at `most`."""
+    """Summary of the whole system; counts stop at `most`."""
 
     now: datetime
     most: int
@@ -68,7 +68,7 @@ class Overview:
 
     @property
     def lateness_ms(self) -> list[int]:
-        """Of recent occurrences, rising."""
+        """Lateness of recent occurrences, ascending."""
         return sorted(max(0, each.late_ms) for each in self.lateness)
 
     @property
@@ -82,27 +82,27 @@ class Overview:
         return sum(each.dead for each in self.minutes)
 
     def late_ms(self, share: float) -> int | None:
-        """The lateness below which a share of recent occurrences lies; None: there are none."""
+        """Return the lateness below which a share of recent occurrences lies; None: no data."""
         rising = self.lateness_ms
         return rising[min(len(rising) - 1, int(share * len(rising)))] if rising else None
 
 
 def view_next(row: IndexRow) -> NextFire:
-    """A row that will be claimed soon."""
+    """Return the view of an index row that will be claimed soon."""
     words = trigger_of(row.trigger).words
     at = from_ms(row.run_at_ms)
     return NextFire(row.schedule_id, row.flow, row.scope, row.name, words, at)
 
 
 def view_planned(schedule: Schedule, run_at_ms: int) -> NextFire:
-    """A schedule whose next job is made already."""
+    """Return the view of a schedule whose next job already exists."""
     words, at = schedule.definition.trigger.words, from_ms(run_at_ms)
     scope = str(schedule.scope)
     return NextFire(schedule.id, schedule.flow, scope, schedule.name, words, at)
 
 
 def minutes_of(ends: Sequence[EndCount], now_ms: int, count: int = 60) -> list[Minute]:
-    """Ends by minute, with the minutes in which nothing ended."""
+    """Return completions by minute, including minutes without any."""
     last_ms = now_ms // MINUTE_MS * MINUTE_MS
     found = {(each.minute_ms, each.state): each.jobs for each in ends}
     return [

@@ -1,8 +1,8 @@
 """Find waiting jobs that no live worker would claim.
 
-A worker claims jobs of the queues and the actions it registered with. Jobs of any other queue or
-action stay queued and, as the rest is claimed, come to the head of their queue's line; so the
-first jobs of every line are enough to find them.
+A worker claims jobs of the queues and actions it registered. Jobs of any other queue or action
+stay queued and move to the head of their queue as the rest is claimed, so the first jobs of every
+queue are enough to find them.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from duly.rules.queue_settings import QueueRules
 from duly.stores.port import JobStore
 
 ALIVE_MS = 30_000
-"""A worker that sent no heartbeat for longer does not count as live."""
+"""A worker without a heartbeat for longer is not live."""
 MAX_WORKERS = 1_000
 LINE_LOOK = 1_000
-"""Jobs looked at per queue: so many ordinary ones, and so many that may not wait in a buffer."""
+"""Jobs read per queue: this many ordinary ones, and this many that may not be buffered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """Jobs of one action that wait in one queue, and that no live worker would claim."""
+    """Waiting jobs of one queue and action that no live worker would claim."""
 
     queue: str
     action: str
     jobs: int
-    """How many of them are among the first of the line."""
+    """Number of them among the first jobs of the queue."""
     is_capped: bool
-    """The line is longer than what was looked at, so there may be more."""
+    """The queue is longer than what was read, so there may be more."""
     oldest_run_at_ms: int
     is_queue_served: bool
-    """A live worker serves the queue, but none of those has the action."""
+    """Live workers serve the queue, but none of them has the action."""
 
     def words(self) -> str:
         """Describe it in one clause."""
@@ -45,7 +45,7 @@ class Unserved:
 
 
 async def look_for_unserved(store: JobStore, alive_ms: int = ALIVE_MS) -> list[Unserved]:
-    """Read the head of every line and the workers; return the work that none of them serves.
+    """Read the head of every queue and the workers; return the work that none of them serves.
 
     A worker is live if it sent a heartbeat within `alive_ms`.
     """
@@ -64,9 +64,8 @@ def find_unserved(
 ) -> list[Unserved]:
     """Return waiting work that none of the live workers claims, longest waiting first.
 
-    A worker that is stopping claims nothing more. One that registered no actions, as those of
-    earlier releases do, counts as having all of them. Jobs of a paused queue wait because somebody
-    wants it so.
+    A stopping worker claims nothing more. One that registered no actions, as in earlier releases,
+    counts as having all of them. Paused queues are skipped: their jobs wait on purpose.
     """
     actions_by_queue: dict[str, set[str] | None] = {}
     for worker in live:

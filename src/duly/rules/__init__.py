@@ -1,1 +1,1 @@
-"""The rules of scheduling: pure decisions over stored values. They know no database."""
+"""Rules of scheduling: pure decisions over stored values, independent of the database."""

@@ -1,4 +1,4 @@
-"""What every store refuses before it touches a row, and what it writes, in the same words."""
+"""Checks that every store makes before a write, and events with the same text in every store."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from duly.triggers.durations import check_duration
 from duly.triggers.instants import END_MS, STORED_FROM_MS, from_ms
 
 SCHEDULES = "schedules"
-"""The collection that schedules are documents of."""
+"""The collection of schedule documents."""
 MAX_CLAIM_ID = 128
 MAX_LOOK_AHEAD_MS = 86_400_000
 
 
 def check_limit(limit: int, most: int = MAX_PAGE) -> None:
-    """Refuse a page of nothing, or a page without end."""
+    """Refuse a limit outside 1 to `most`."""
     if not 1 <= limit <= most:
         raise InvalidInput(f"limit is {limit}; allowed: 1 to {most}")
 
 
 def check_window(from_ms: int, to_ms: int) -> None:
-    """Refuse a window that holds no instant."""
+    """Refuse an empty window."""
     if not from_ms < to_ms:
         raise InvalidInput(f"from_ms is {from_ms} and to_ms {to_ms}; from must be before to")
 
 
 def check_plan(request: PlanRequest) -> None:
-    """Refuse a step of planning that has no bounds."""
+    """Refuse a planning step with a limit or look-ahead out of range."""
     check_limit(request.limit, MAX_PLAN)
     check_duration("look_ahead_ms", request.look_ahead_ms, 0, MAX_LOOK_AHEAD_MS)
 
 
 def check_claim(now_ms: int | None, limit: int, claim_id: str | None) -> None:
-    """Refuse a claim that could never be right."""
+    """Refuse an index claim with a limit, time or id out of range."""
     check_limit(limit, MAX_CLAIM)
     if now_ms is not None and not STORED_FROM_MS <= now_ms < END_MS:
         raise InvalidInput(
@@ -72,17 +72,17 @@ def _check_claim_id(claim_id: str) -> None:
 
 
 def check_dispatch_claim(claim: DispatchClaim) -> None:
-    """Refuse a claim of dispatches that could never be right."""
+    """Refuse a dispatch claim with a limit, id or lease out of range."""
     check_limit(claim.limit, MAX_DISPATCHES)
     _check_claim_id(claim.claim_id)
     check_duration("lease_ms", claim.lease_ms, 1, MAX_LEASE_MS)
 
 
 def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
-    """Refuse more answers than a claim can have given, and delays without end."""
+    """Refuse more answers than one claim can return, and delays out of range."""
     _check_claim_id(claim_id)
     if len(answers) > MAX_DISPATCHES:
-        raise InvalidInput(f"{len(answers)} answers at once; allowed: {MAX_DISPATCHES}")
+        raise InvalidInput(f"{len(answers)} answers in one call; allowed: {MAX_DISPATCHES}")
     for answer in answers:
         check_duration("delay_ms", answer.delay_ms, 0, MAX_LEASE_MS)
 
@@ -90,13 +90,13 @@ def check_answers(claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
 def refuse_fire(request: Fire, schedule: Schedule | None, *, is_open: bool) -> Inactive | None:
     """Return the refusal of a dispatch whose schedule does not accept it, or None.
 
-    `schedule` is None where it is not stored; `is_open` says that a tick holds the occurrence.
+    `schedule` is None if it is not stored; `is_open`: a tick holds the occurrence.
     """
     if schedule is None:
         return Inactive(None) if request.is_stored else None
     if not accepts_dispatch(schedule.state, is_open=is_open):
         return Inactive(schedule.state)
-    # What a tick holds has its run.
+    # An occurrence that a tick holds was charged already.
     return Inactive("finished") if left_of(schedule) == 0 and not is_open else None
 
 
@@ -109,7 +109,7 @@ def ends_with(schedule: Schedule, nominal_ms: int | None) -> bool:
 
 
 def check_backfill(request: Backfill, now_ms: int) -> None:
-    """Refuse a range without times, or whose times may have run or are still to come."""
+    """Refuse a range that is empty, reaches into the future, or is older than the ledger."""
     check_limit(request.limit, MAX_PLAN)
     start, end = _instant(request.from_ms), _instant(request.to_ms)
     if request.from_ms >= request.to_ms:
@@ -117,7 +117,7 @@ def check_backfill(request: Backfill, now_ms: int) -> None:
     if request.to_ms > now_ms + 1:
         raise InvalidInput(
             f"backfill to {end}: the end must not be in the future (now: {_instant(now_ms)}); "
-            "the planner plans what is to come"
+            "future times are planned by the planner"
         )
     if request.from_ms < now_ms - LEDGER_MS:
         raise InvalidInput(
@@ -134,34 +134,34 @@ def _instant(ms: int) -> str:
 
 
 def check_writes(writes: Sequence[ScheduleWrite]) -> None:
-    """Refuse more schedules than one transaction takes."""
+    """Refuse more schedules than one transaction may write."""
     if len(writes) > MAX_WRITES:
-        raise InvalidInput(f"{len(writes)} schedules at once; allowed: {MAX_WRITES}")
+        raise InvalidInput(f"{len(writes)} schedules in one call; allowed: {MAX_WRITES}")
 
 
 def check_inserts(jobs: Sequence[NewJob]) -> None:
-    """Refuse more jobs than one transaction takes."""
+    """Refuse more jobs than one transaction may insert."""
     if len(jobs) > MAX_INSERT:
-        raise InvalidInput(f"{len(jobs)} jobs at once; allowed: {MAX_INSERT}")
+        raise InvalidInput(f"{len(jobs)} jobs in one call; allowed: {MAX_INSERT}")
 
 
 def check_job_claim(request: ClaimRequest) -> None:
-    """Refuse a claim of jobs without a queue or without bounds."""
+    """Refuse a job claim without queues or with a limit out of range."""
     if not request.queues:
-        raise InvalidInput("a claim needs a queue")
+        raise InvalidInput("queues is empty; name at least one queue")
     if not 0 <= request.limit <= MAX_JOB_CLAIM:
         raise InvalidInput(f"limit is {request.limit}; allowed: 0 to {MAX_JOB_CLAIM}")
 
 
 def check_lock(name: str, owner: str, ttl_ms: int) -> None:
-    """Refuse a lock without a name or an owner, or that is held for too long."""
+    """Refuse a lock without a name or an owner, or with a ttl out of range."""
     check_text("lock name", name)
     check_text("lock owner", owner)
     check_duration("ttl_ms", ttl_ms, 1, DAY_MS)
 
 
 def write_refusal(expected: int | None, found: int) -> Refused | None:
-    """Return why a write that expects a version may not happen; `found` may be ABSENT."""
+    """Return the refusal of a write by its expected version, or None; `found` may be ABSENT."""
     if expected is None or expected == found:
         return None
     if expected == ABSENT:
@@ -170,32 +170,34 @@ def write_refusal(expected: int | None, found: int) -> Refused | None:
 
 
 def delete_refusal(expected: int | None, found: int) -> Refused | None:
-    """Return why something that expects a version may not be deleted; `found` may be ABSENT."""
+    """Return the refusal of a delete by its expected version, or None; `found` may be ABSENT."""
     if found == ABSENT:
         return Refused("absent", ABSENT)
     return None if expected in (None, found) else Refused("stale", found)
 
 
 def id_taken(stored_id: str, what: str) -> Conflict:
-    """Return the refusal of an id that another document, schedule or index row has."""
+    """Return the error for an id that another document, schedule or index row has."""
     return Conflict(f"id {stored_id!r} is taken; use a new id for {what}")
 
 
 def check_audit(entry: AuditEntry) -> None:
-    """Refuse an entry that says too little, or too much."""
+    """Refuse an audit entry without actor or action, or with text that is too long."""
     texts = (entry.by, entry.action, entry.target, entry.detail)
     if not entry.by or not entry.action or max(map(len, texts)) > MAX_AUDIT_TEXT:
-        raise InvalidInput(f"an audit entry names who and what, in {MAX_AUDIT_TEXT} characters")
+        raise InvalidInput(
+            f"an audit entry needs by and action, {MAX_AUDIT_TEXT} characters at most"
+        )
 
 
 def refuse_schedules(collection: str) -> None:
-    """A schedule written as a plain document would lose its row and its events."""
+    """Refuse schedules as plain documents, which would have no index row and no events."""
     if collection == SCHEDULES:
         raise InvalidInput("schedules are written with put_schedules() and delete_schedule()")
 
 
 def deleted(schedule: Schedule, at_ms: int, by: str) -> ScheduleEvent:
-    """The last event of a schedule, which keeps what can be asked about when it is gone."""
+    """Return the last event of a deleted schedule, with its key and trigger."""
     detail = {
         "flow": schedule.flow,
         "scope": str(schedule.scope),
@@ -214,18 +216,18 @@ def pruned(schedule: Schedule, at_ms: int) -> ScheduleEvent:
 
 
 def pruning_place(cursor: str | None) -> tuple[str, int, str]:
-    """Read a cursor of prune_schedules(): the kind, and the time and id to go on after."""
+    """Return the kind, time and id after which a prune_schedules() cursor continues."""
     kind, place = check_cursor(cursor, ("temporary", "finished"))
     at_ms, _, last_id = place.partition("/")
     if not place:
         return kind, -1, ""
     if not at_ms.isdecimal():
-        raise InvalidInput(f"cursor {place[:80]!r} is not one that an earlier step gave")
+        raise InvalidInput(f"cursor {place[:80]!r} is invalid; pass that of the previous step")
     return kind, int(at_ms), last_id
 
 
 def with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
-    """What a row should say: its own times, where its trigger is right."""
+    """Return the corrected row: `right`, with the row's own times if its trigger is correct."""
     if (row.schedule_id, row.trigger) != (right.schedule_id, right.trigger):
         return right
     return replace(
@@ -238,6 +240,6 @@ def with_times_of(row: IndexRow, right: IndexRow) -> IndexRow:
 
 
 def check_queue_settings(settings: QueueSettings) -> None:
-    """Refuse settings of what cannot be a queue; ALL_QUEUES stands for every one."""
+    """Refuse settings of an invalid queue name; ALL_QUEUES is allowed."""
     if settings.queue != ALL_QUEUES:
         check_queue(settings.queue)

@@ -1,7 +1,7 @@
-"""Station 5: what becomes of a dispatch when its answer comes, or nothing comes. Pure.
+"""Decisions on a dispatch when it is answered or its lease expires.
 
-Takes how an occurrence is delivered, how often it was posted and what is known now; gives the state
-that its ledger row goes to, and why. `dispatching` means that it is posted again.
+From the delivery, the number of posts and the answer they compute the new state of the ledger row
+and its reason. `dispatching` means that it is posted again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from duly.model.jobs import Delivery
 from duly.model.ledger import OccurrenceState
 
 MAX_TRIES = 10
-"""Posts of one occurrence, the first included; after that it has failed."""
+"""Posts of one occurrence, including the first; after that it fails."""
 NOT_FOUND_LIMIT = 3
-"""So often in a row may an endpoint not know a schedule before its row is quarantined."""
+"""Consecutive `not_found` answers after which a schedule's row is quarantined."""
 
 CLOSED = "closed by the endpoint"
 GAVE_UP = f"gave up after {MAX_TRIES} posts"
@@ -29,17 +29,17 @@ _S = OccurrenceState
 
 
 class Fate(NamedTuple):
-    """Where a ledger row goes."""
+    """The new state of a ledger row."""
 
     state: OccurrenceState
     reason: str | None
-    """None: as before."""
+    """None: unchanged."""
 
 
 def decide_lapse(delivery: Delivery, tries: int, *, is_deleted: bool) -> Fate:
-    """What becomes of a dispatch whose time has come, or whose lease has ended.
+    """Return the fate of a dispatch that is due, or whose lease has expired.
 
-    `tries` are the posts so far: without one it may be posted whatever the delivery.
+    `tries`: posts so far; at 0 it may be posted with any delivery.
     """
     if tries and delivery == "at_most_once":
         return Fate(_S.FAILED, TICK_DIED)
@@ -51,7 +51,7 @@ def decide_lapse(delivery: Delivery, tries: int, *, is_deleted: bool) -> Fate:
 
 
 def decide_answer(end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None) -> Fate:
-    """What becomes of a dispatch when its post has ended so."""
+    """Return the fate of a dispatch after a post."""
     match end:
         case "closed":
             return Fate(_S.SUCCEEDED, CLOSED)
@@ -70,7 +70,7 @@ def decide_answer(end: DispatchEnd, delivery: Delivery, tries: int, reason: str 
 
 
 def count_not_found(before: int, ends: list[DispatchEnd]) -> int:
-    """How often in a row a schedule was not found, after some more answers about it."""
+    """Return how often in a row a schedule was not found, after more answers."""
     for end in ends:
         if end == "not_found":
             before += 1
@@ -80,5 +80,5 @@ def count_not_found(before: int, ends: list[DispatchEnd]) -> int:
 
 
 def not_found_error(times: int, reason: str | None) -> str:
-    """Why a row is quarantined whose schedule was not found so often."""
+    """Return the quarantine error of a row whose schedule was not found."""
     return f"{reason or NOT_FOUND} ({times} times in a row)"

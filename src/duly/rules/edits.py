@@ -1,7 +1,7 @@
-"""Station 2: what a write to a schedule means. Pure.
+"""Decisions on schedule writes.
 
-Takes the write, what is stored, and the time; gives the schedule and row as they shall stand, with
-the event to record; or a refusal. Timing that did not change keeps the row's place.
+From a write, the stored schedule and the time they compute the new schedule, its row and the event
+to record, or a refusal. An edit that does not change the timing keeps the row's next time.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from duly.rules.runs import left_of, runs_after_edit
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A schedule as it stands, with its row if it has a next time."""
+    """A stored schedule, with its row if it has a next time."""
 
     schedule: Schedule
-    """Its runs are counted, whatever release stored it."""
+    """Its runs are counted, also if an earlier release stored it."""
     row: IndexRow | None
     rests_at_ms: int | None = None
-    """The time that a quarantined row came to, and no further."""
+    """The nominal time at which a row was quarantined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """How schedule and row shall stand; no event: nothing changed, nothing is written."""
+    """The new schedule and row; no event: nothing changed, nothing is written."""
 
     schedule: Schedule
     row: IndexRow | None
     event: ScheduleEvent | None
     before: Schedule | None = None
-    """As it stood; None: it is new."""
+    """The stored schedule; None: it is new."""
     again: tuple[PlannedOccurrence, ...] = ()
-    """What becomes of withdrawn times that have come, and that the row stands behind."""
+    """Occurrences of due times that were withdrawn and are before the row's next time."""
 
     @property
     def withdraws(self) -> bool:
-        """Whether what was planned by the old definition no longer stands."""
+        """Return whether occurrences planned by the old definition are withdrawn."""
         if self.before is None or self.event is None:
             return False
         old, new = self.before.definition, self.schedule.definition
@@ -68,35 +68,35 @@ class Edit:
 
     @property
     def retimes(self) -> bool:
-        """Whether times that the old definition had may be lost to the new one."""
+        """Return whether the timing changed, so that times of the old definition may be lost."""
         if self.before is None or self.event is None:
             return False
         return timing(self.before.definition) != timing(self.schedule.definition)
 
     @property
     def moves(self) -> bool:
-        """Whether it says more than words: they move no hand, and plan nothing."""
+        """Return whether it changes more than description and note, which need no planning."""
         return self.before is None or self.withdraws or self.before.state == "quarantined"
 
     @property
     def resumes(self) -> bool:
-        """Whether a pause ends here."""
+        """Return whether it ends a pause."""
         return self.event is not None and self.event.kind == "resumed"
 
 
 class Taken(NamedTuple):
-    """What an edit takes back of the times that its schedule had."""
+    """Times of a schedule that an edit withdraws."""
 
     withdrawn: Sequence[int] = ()
-    """They were planned, and had not begun."""
+    """Planned times whose run had not started."""
     admitted: Mapping[int, str | None] = {}
-    """Those of them that were queued or in line, with their reasons."""
+    """Withdrawn times that were queued or in line, with their reasons."""
     unplanned: Sequence[int] = ()
-    """They have come, but what they were spread by has not."""
+    """Nominal times that have passed, but not yet their spread."""
 
 
 def unplanned(edit: Edit, stored: Stored | None, now_ms: int) -> list[int]:
-    """Times that have come, and that the row of a new rule would pass by."""
+    """Return passed nominal times that the row of a new rule would skip."""
     if stored is None or stored.row is None or not edit.retimes:
         return []
     return unplanned_times(stored.row, now_ms)
@@ -105,7 +105,7 @@ def unplanned(edit: Edit, stored: Stored | None, now_ms: int) -> list[int]:
 def plan_write(
     write: ScheduleWrite, stored: Stored | None, holdings: Holdings, now_ms: int
 ) -> Edit | Refused:
-    """Decide one write; `holdings` counts what the owner has."""
+    """Decide one write; `holdings` counts the owner's schedules."""
     scope = Scope.parse(write.key.scope)
     refusal = _refusal(write, stored)
     if refusal is not None:
@@ -178,16 +178,16 @@ def _change(
 
 
 def _as_stored(definition: Definition) -> Definition:
-    """Return a definition whose input is what its JSON says: a tuple is a list."""
+    """Return the definition with its input as decoded from JSON: a tuple becomes a list."""
     if definition.input is None or isinstance(definition.input, str | int):
         return definition
     return structs.replace(definition, input=json.decode(json.encode(definition.input)))
 
 
 def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
-    """Let times that the new definition still has be planned again.
+    """Return the edit with withdrawn times that the new definition still has planned again.
 
-    Runs that were charged for withdrawn times are given back.
+    Runs charged for withdrawn times are credited.
     """
     event = edit.event
     if stored is None or event is None:
@@ -215,7 +215,7 @@ def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
 
 
 def _given_back(edit: Edit, old: Schedule, withdrawn: int, at_ms: int) -> Edit:
-    """The count without withdrawn runs; what was finished for want of them goes on."""
+    """Subtract withdrawn runs from the count; a schedule finished by `max_runs` may continue."""
     schedule, row = edit.schedule, edit.row
     had = runs_after_edit(old.definition, old.runs_had, schedule.definition, withdrawn)
     schedule = replace(schedule, runs_had=had)
@@ -228,7 +228,7 @@ def _given_back(edit: Edit, old: Schedule, withdrawn: int, at_ms: int) -> Edit:
 
 
 def _row_back(edit: Edit, first_ms: int) -> Edit:
-    """Let the row begin again with a time to come; all from there to its own were its times."""
+    """Set the row back to a time still to come; all times from there to its own were its times."""
     row = edit.row
     if row is not None and row.nominal_ms <= first_ms:
         return edit
@@ -241,10 +241,10 @@ def _row_back(edit: Edit, first_ms: int) -> Edit:
 
 
 def _come_again(edit: Edit, come: Come, now_ms: int) -> Edit:
-    """Plan times that have come by themselves; no row is set back behind the edit.
+    """Plan due times separately; the row is not set back to before the edit.
 
-    Between them and the edit the rule may have times that were never this schedule's, and others
-    that the ledger has: a policy that saw them would choose one of those to run.
+    Between them and the edit the rule may have times that never belonged to this schedule, and
+    others that the ledger has: a misfire policy would choose one of those to run.
     """
     offset_ms = edit.schedule.definition.trigger.offset_ms
     active = replace(edit.schedule, state="active", error=None)
@@ -265,7 +265,7 @@ def _come_again(edit: Edit, come: Come, now_ms: int) -> Edit:
 
 
 def _placed(schedule: Schedule, after_ms: int) -> tuple[Schedule, IndexRow | None]:
-    """The schedule and its row after an instant; one without a time or a run left has finished."""
+    """Return the schedule and its row after an instant; finished without a time or run left."""
     left = left_of(schedule)
     next_ms = next_nominal_ms(schedule.definition.trigger, after_ms)
     if schedule.state == "active" and (next_ms is None or left == 0):
@@ -276,7 +276,7 @@ def _placed(schedule: Schedule, after_ms: int) -> tuple[Schedule, IndexRow | Non
 
 
 def _begins_after_ms(definition: Definition, stored: Stored, now_ms: int) -> int:
-    """Where a row begins: with the edit, or where it was quarantined if the timing is as it was."""
+    """Return the instant after which a row starts: the edit, or where it was quarantined."""
     rests_at_ms = stored.rests_at_ms
     if definition.trigger != stored.schedule.definition.trigger:
         return first_after_ms(definition, now_ms)

@@ -1,4 +1,4 @@
-"""Put the counts at the head of a queue's line together. Pure; every store uses it."""
+"""Aggregation of counts of waiting jobs, shared by all stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.model.summaries import QueueCount, QueuePlace
 
 
 class LineCount(NamedTuple):
-    """Jobs of one action among the first of a line."""
+    """Jobs of one action among the first of a queue."""
 
     action: str
     jobs: int
@@ -36,16 +36,16 @@ def works_of(queue: str, counts: Sequence[LineCount], look: int) -> list[Waiting
 
 
 class AllQueues(NamedTuple):
-    """Jobs of all queues that were counted together, each up to one number."""
+    """Job counts over all queues, each up to the same limit."""
 
     waiting: int
-    """Later jobs that wait for an earlier run of their schedule."""
+    """Scheduled jobs that wait for an earlier run of their schedule."""
     processing: int
     dead: int
 
 
 def queue_count(found: QueueCount, together: AllQueues, most: int) -> QueueCount:
-    """Return the counts of a queue, none above `most`, with those that are capped."""
+    """Return the counts of a queue, none above `most`, and which of them are capped."""
     is_capped: dict[QueuePlace, bool] = {
         "queued": found.queued >= most,
         "later": found.later >= most or together.waiting >= most,

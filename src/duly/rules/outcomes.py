@@ -1,7 +1,7 @@
-"""Station 7: what follows from an attempt.
+"""Decisions on the outcome of an attempt.
 
-Takes a leased job and how its attempt ended; gives the transition to store. Pure: the share of
-jitter is an argument, and the store's clock turns delays into times.
+From a leased job and its outcome they compute the transition to store. Pure: the random share of
+jitter is an argument, and the store's clock converts delays to times.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised, or ran out of time."""
+    """The handler raised or timed out."""
 
     error: str
     is_final: bool = False
-    """Trying again would not help."""
+    """Do not retry."""
     timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The handler was asked to stop, and did."""
+    """The handler was asked to stop and did."""
 
     reason: str = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The worker gives the job back; it never counts as a try."""
+    """The worker returned the job; this never counts as a try."""
 
     reason: str = "released at stop"
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The schedule may not act as its principal; the handler was not called."""
+    """The schedule may not run as its principal; the handler was not called."""
 
     reason: str
 
@@ -67,29 +67,29 @@ class Finish(NamedTuple):
     fence: int
     state: JobState
     status: AttemptStatus
-    """How the attempt is closed."""
+    """The final status of the attempt."""
     charge: int
-    """What the count of attempts changes by."""
+    """Change of the count of attempts."""
     via: JobState | None = None
-    """`failed`, where the job passes through it: one more event."""
+    """`failed` if the job passes through it, with an event of its own."""
     delay_ms: int | None = None
-    """Not before so long from now; None: the run time stays, and with it the place in line."""
+    """Delay until the new run time; None: run time and position in the queue stay."""
     result: str | None = None
     error: str | None = None
     """Also the reason of the event."""
     schedule_id: str | None = None
-    """Of the schedule that made the job: the ledger follows it."""
+    """The schedule that made the job; its ledger is updated."""
     took_ms: int | None = None
-    """How long the handler ran; None: it was not called."""
+    """Run time of the handler; None: it was not called."""
     progress: str | None = None
-    """The last progress note, where it is not stored yet."""
+    """The last progress note, if it is not stored yet."""
     isolate: bool = False
-    """The handler stopped its worker: from now on the job runs in a process of its own."""
+    """The handler stopped its worker: from now on the job runs in its own process."""
 
 
 _SUCCEEDED = JobState.SUCCEEDED
 _as_finish: Callable[[tuple[object, ...]], Finish] = partial(tuple.__new__, Finish)
-"""Finish._make() without its check, which is a good part of what it costs."""
+"""Finish._make() without its length check, which is a large part of its cost."""
 
 
 def decide(
@@ -99,16 +99,16 @@ def decide(
     took_ms: int | None = None,
     is_charged: bool = False,
 ) -> Finish:
-    """Return the transition that an outcome means.
+    """Return the transition for an outcome.
 
-    `took_ms` is how long the handler ran; `is_charged` says that the attempt was charged already,
-    when its start was recorded.
+    `took_ms`: run time of the handler. `is_charged`: the attempt was charged when its start was
+    recorded.
     """
     unpaid = 0 if is_charged else 1
     made_by = job.schedule_id
     match outcome:
         case Succeeded():
-            # The usual end: by name it would cost twice as much.
+            # The common case: keyword arguments would double its cost.
             ended = (_SUCCEEDED, "succeeded", unpaid, None, None, outcome.result, None)
             return _as_finish((job.id, job.fence, *ended, made_by, took_ms, None, False))
         case Failed(error, is_final, timed_out):
@@ -163,21 +163,21 @@ def mode_after(finish: Finish, mode: StartMode) -> StartMode:
 
 
 def check_finish(finish: Finish) -> None:
-    """Refuse a finish whose path is not in the transition table."""
+    """Refuse a finish whose transitions are not allowed."""
     state = JobState.PROCESSING
     for target in (finish.state,) if finish.via is None else (finish.via, finish.state):
         if not may_go(state, target):
             raise InvalidInput(
                 f"job {finish.job_id} may not go from {state} to {target}; "
-                "make finishes with duly.rules.outcomes.decide()"
+                "create a Finish with duly.rules.outcomes.decide()"
             )
         state = target
     if state is JobState.FAILED:
-        raise InvalidInput(f"job {finish.job_id} may not rest in {state}; it passes through")
+        raise InvalidInput(f"job {finish.job_id} may not stay in {state}; use `via`")
 
 
 class Lost(Protocol):
-    """What a loss is decided by; a Job has it."""
+    """The fields of a job that decide_loss() needs."""
 
     @property
     def cancel_asked(self) -> bool: ...
@@ -194,14 +194,14 @@ class Lost(Protocol):
 
 
 class Loss(NamedTuple):
-    """What follows from a lease that ended unrenewed."""
+    """The consequences of an expired lease."""
 
     path: tuple[JobState, ...]
-    """The states that the job goes through."""
+    """The states that the job passes through."""
     start_mode: StartMode
-    """How it is started from now on."""
+    """How the next attempt is started."""
     charge: int
-    """What the count of attempts changes by."""
+    """Change of the count of attempts."""
 
 
 _DEAD = (JobState.FAILED, JobState.DEAD)
@@ -209,10 +209,10 @@ _QUEUED = (JobState.QUEUED,)
 
 
 def decide_loss(job: Lost) -> Loss:
-    """Return what becomes of a job whose lease ended: ADR 0027 has the table.
+    """Return the transition of a job whose lease expired, by the table in ADR 0027.
 
-    Only a loss in isolation is charged, and of an at-most-once job that had begun. Whatever ran
-    beside a job that killed its worker must not pay for it.
+    A loss is charged only in isolation, and for an at-most-once job that had started: jobs that ran
+    next to one that killed its worker must not be charged.
     """
     mode = StartMode(job.start_mode)
     if job.cancel_asked:

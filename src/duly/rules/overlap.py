@@ -1,8 +1,8 @@
-"""Station 5: overlap and lateness, decided when the time of a schedule's job has come. Pure.
+"""Overlap and misfire decisions on a schedule's jobs that become due.
 
 One job of a schedule at a time holds its running marker, from queued to its end, retries included.
-A job whose time has come takes the marker, gets in line for it, or is skipped; one whose time came
-too long ago, because nobody was there to queue it, is treated by the misfire policy.
+A due job takes the marker, waits in line for it, or is skipped. The misfire policy applies to a job
+that is overdue by more than the grace because nothing was running to queue it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duly.model.schedules import Overlap, Policies
 
 
 class Asking(NamedTuple):
-    """A job whose time has come."""
+    """A due job that requests the running marker."""
 
     job_id: JobId
     turn: Turn
@@ -27,18 +27,18 @@ class Asking(NamedTuple):
 
 @dataclass(slots=True)
 class OverlapDecision:
-    """What becomes of the jobs of one schedule whose time has come."""
+    """The decision on the due jobs of one schedule."""
 
     holder: JobId | None
-    """Who has the marker after this."""
+    """The holder of the marker after the decision."""
     is_new: bool = False
-    """Whether the holder is one of those who asked: it is queued."""
+    """The holder is one of the asking jobs; it is queued."""
     in_line: list[JobId] = field(default_factory=list)
-    """Of those who asked: they stay scheduled until it is their turn."""
+    """Asking jobs that stay scheduled until it is their turn."""
     skipped: dict[JobId, str] = field(default_factory=dict)
-    """Those who asked, or stood in line, and the reason."""
+    """Asking or waiting jobs that are skipped, with the reason."""
     cancels: JobId | None = None
-    """The holder, if it is to be asked to stop."""
+    """The holder, if it is to be cancelled."""
 
 
 def decide_overlap(
@@ -47,7 +47,7 @@ def decide_overlap(
     line: Sequence[Asking] = (),
     held_at_ms: int | None = None,
 ) -> OverlapDecision:
-    """Let jobs of one schedule ask in order of their times; `line` stands there already.
+    """Decide on the due jobs of one schedule, in order of their times; `line` already waits.
 
     `held_at_ms` is the run time of a holder that did not wait for its turn, if it matters.
     """
@@ -74,7 +74,7 @@ def decide_overlap(
 
 
 def _step_forward(standing: list[Asking], turns: OverlapDecision) -> Asking:
-    """The first in line takes the place of a new holder, who is not queued yet."""
+    """Make the first in line the holder, in place of a new one that is not queued yet."""
     first = standing.pop(0)
     turns.in_line.remove(first.job_id)
     turns.holder = first.job_id
@@ -84,7 +84,7 @@ def _step_forward(standing: list[Asking], turns: OverlapDecision) -> Asking:
 def _why_not(
     each: Asking, standing: Sequence[Asking], holder: JobId, held_at_ms: int | None
 ) -> str | None:
-    """Why a job may not get in line, by its own policy; None: it may."""
+    """Return why a job's own policy does not let it wait in line; None: it may wait."""
     if each.turn == "waits":
         return None
     if each.overlap == "cancel_running":
@@ -99,7 +99,7 @@ def _why_not(
 
 
 def _overtake(each: Asking, standing: list[Asking], turns: OverlapDecision) -> None:
-    """The newest takes the place of those who waited for the same."""
+    """Skip the waiting jobs that a newer one replaces."""
     for other in [other for other in standing if other.turn == "asks" and other != each]:
         standing.remove(other)
         if other.job_id in turns.in_line:
@@ -120,10 +120,10 @@ class Unstarted(NamedTuple):
 
 
 def decide_late(jobs: Sequence[Unstarted], policies: Policies, now_ms: int) -> set[JobId]:
-    """Which jobs of one schedule are missed, since their time came longer ago than the grace.
+    """Return the jobs of one schedule that are missed: overdue by more than the grace.
 
-    As in planning: the newest are kept, as many as the policy says; a misfire that would run once
-    gives way to one that is on time. What waits its turn was asked for late, and is never missed.
+    As in planning: the policy decides how many of the newest are kept; `run_once` keeps none if a
+    job is on time. Jobs that wait for their turn are late on request and never missed.
     """
     asking = sorted((job for job in jobs if job.turn != "waits"), key=lambda job: job.run_at_ms)
     late = [job for job in asking if job.run_at_ms < now_ms - policies.grace_ms]

@@ -1,8 +1,7 @@
-"""Station 4: from a due index row to its occurrences and its next time.
+"""Planning: from a due index row to its occurrences and its next time.
 
-Takes rows, now, and how far to look ahead; gives what to write in the ledger and where each row
-goes. Pure: the store writes the answer in one transaction. Every nominal time from the row's own
-to its next one is covered by exactly one occurrence.
+Pure: the store writes the plan in one transaction. Every nominal time from the row's own to its
+next one is covered by exactly one occurrence.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from duly.triggers import Every, Once, Trigger, next_after_many
 from duly.triggers.instants import STORED_FROM_MS
 
 MAX_PLANNED = 1_000
-"""On-time occurrences of one row in one plan; what is left stays due and comes next."""
+"""On-time occurrences of one row in one plan; the rest stays due for the next plan."""
 
 _PLANNED = OccurrenceState.PLANNED
 _NEVER = Once(STORED_FROM_MS)
-"""Stands in a batch for a trigger that cannot be evaluated."""
+"""Placeholder in a batch for a trigger that cannot be evaluated."""
 
 
 class Plannable(Protocol):
-    """What planning needs of a row: IndexRow has it, and so may what a claim selects."""
+    """The fields of a row that planning needs; an IndexRow, or the columns a claim selects."""
 
     @property
     def schedule_id(self) -> ScheduleId: ...
@@ -47,7 +46,7 @@ class Plannable(Protocol):
 
 
 class PlannedOccurrence(NamedTuple):
-    """A ledger row to be: planned, missed or quarantined. A tuple, because a burst makes many."""
+    """A ledger row to write. A tuple, because a burst creates many."""
 
     schedule_id: ScheduleId
     nominal_ms: int
@@ -57,22 +56,22 @@ class PlannedOccurrence(NamedTuple):
     run_at_ms: int
     state: OccurrenceState
     reason: str | None
-    """The misfire policy that decided, or the error; None: on time."""
+    """The misfire policy that applied, or the error; None: on time."""
 
 
 class Plan(NamedTuple):
-    """What becomes of a row: its occurrences in order of time, and a next time or none."""
+    """The plan of a row: its occurrences in order of time, and its next time, if any."""
 
     occurrences: tuple[PlannedOccurrence, ...]
     next_nominal_ms: int | None
     next_run_at_ms: int | None
     runs_left: int | None
     error: str | None = None
-    """Why the row goes to quarantine; without it, no next time means finished."""
+    """Why the row is quarantined. None: no next time means finished."""
 
 
 def plan(row: Plannable, now_ms: int, until_ms: int, policies: Policies) -> Plan:
-    """The occurrences of a row whose run time is `until_ms` at the latest."""
+    """Return the plan of a row with all occurrences whose run time is at most `until_ms`."""
     rule = _rule(row.trigger)
     if isinstance(rule, str):
         return quarantine(row, rule)
@@ -83,14 +82,14 @@ def plan(row: Plannable, now_ms: int, until_ms: int, policies: Policies) -> Plan
 
 
 def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Plan]:
-    """The plan of each row, in the same order, by the policies that the rows carry."""
+    """Return the plan of each row by its own policies, in the same order."""
     rules = [_rule(row.trigger) for row in rows]
     try:
         following = next_after_many(
             [_NEVER if isinstance(rule, str) else rule for rule in rules],
             [row.nominal_ms for row in rows],
         )
-    except InvalidInstant:  # one row spoils the question, so each is asked alone
+    except InvalidInstant:  # one row fails the batch, so each is planned alone
         return [_plan_alone(row, now_ms, until_ms) for row in rows]
     plans = []
     for row, rule, nominal in zip(rows, rules, following, strict=True):
@@ -105,7 +104,7 @@ def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Pla
         ):
             plans.append(_plan_alone(row, now_ms, until_ms))
             continue
-        # Nearly always: one time, and it is not late.
+        # The common case: one time, and it is not late.
         next_run_at_ms = None if nominal is None else nominal + offset_ms
         plans.append(
             Plan((_on_time(row, row.nominal_ms, run_at_ms),), nominal, next_run_at_ms, None)
@@ -114,21 +113,21 @@ def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Pla
 
 
 class Come(NamedTuple):
-    """Single times of a schedule that have come, oldest first."""
+    """Single due times of a schedule, oldest first."""
 
     times: Sequence[int]
     admitted: Mapping[int, str | None] = {}
-    """Those that are not late, whatever the hour, each with the reason that it was planned for."""
+    """Times that do not count as late, each with the reason it was planned for."""
     is_last: bool = True
-    """Whether no later time of the schedule has come."""
+    """No later time of the schedule is due."""
 
 
 def plan_times(
     row: Plannable, come: Come, now_ms: int
 ) -> tuple[list[PlannedOccurrence], int | None]:
-    """What becomes of single times by the policies of a row, and the runs left.
+    """Return the occurrences of single times by the row's policies, and the runs left.
 
-    As a plan would decide if the rule had no others.
+    The result is that of a plan whose rule has no other times.
     """
     policies, left = policies_of(row.policies), row.runs_left
     offset_ms = row.run_at_ms - row.nominal_ms
@@ -153,7 +152,7 @@ def plan_times(
 
 
 def unplanned_times(row: Plannable, now_ms: int) -> list[int]:
-    """Times of a row that have come, though what they are spread by has not; limited as a plan."""
+    """Return up to MAX_PLANNED nominal times of a row that have passed, but not their spread."""
     rule = _rule(row.trigger)
     times: list[int] = []
     nominal: int | None = row.nominal_ms
@@ -164,7 +163,7 @@ def unplanned_times(row: Plannable, now_ms: int) -> list[int]:
 
 
 def taken_back(row: Plannable, times: Sequence[int], reason: str) -> list[PlannedOccurrence]:
-    """Times of a row as withdrawn, though nobody has planned them."""
+    """Return unplanned times of a row as withdrawn occurrences."""
     state, offset_ms = OccurrenceState.WITHDRAWN, row.run_at_ms - row.nominal_ms
     return [
         PlannedOccurrence(row.schedule_id, ms, ms, 1, ms + offset_ms, state, reason) for ms in times
@@ -172,7 +171,7 @@ def taken_back(row: Plannable, times: Sequence[int], reason: str) -> list[Planne
 
 
 def policies_of(text: str) -> Policies:
-    """The policies of a row's compact form."""
+    """Return the policies of their compact form; refuse an invalid one."""
     found = _policies(text)
     if isinstance(found, str):
         raise InvalidInput(found)
@@ -180,14 +179,14 @@ def policies_of(text: str) -> Policies:
 
 
 def policies_or_usual(text: str) -> Policies:
-    """The policies of a job; those of a newer release, which this one cannot read, as the usual."""
+    """Return the policies of a job; the defaults if this release cannot read them."""
     found = _policies(text)
     return Policies() if isinstance(found, str) else found
 
 
 @lru_cache(maxsize=4_096)
 def _policies(text: str) -> Policies | str:
-    """The same, or why there are none."""
+    """Return the policies of their compact form, or the error."""
     try:
         return msgspec.json.decode(text, type=Policies)
     except (msgspec.MsgspecError, InvalidInput, UnicodeError, RecursionError) as error:
@@ -196,7 +195,7 @@ def _policies(text: str) -> Policies | str:
 
 @lru_cache(maxsize=65_536)
 def _rule(text: str) -> Trigger | str:
-    """The trigger of its text, or why there is none."""
+    """Return the trigger of its text, or the error."""
     try:
         trigger = trigger_of(text)
     except InvalidTrigger as error:
@@ -205,7 +204,7 @@ def _rule(text: str) -> Trigger | str:
 
 
 def quarantine(row: Plannable, error: str) -> Plan:
-    """The plan of a row that cannot be evaluated, or of which no job can be made."""
+    """Return the plan of a row that cannot be evaluated or converted to a job."""
     nominal_ms = row.nominal_ms
     state = OccurrenceState.QUARANTINED
     unread = PlannedOccurrence(
@@ -222,7 +221,7 @@ def _plan_alone(row: Plannable, now_ms: int, until_ms: int) -> Plan:
 
 
 def _plan(row: Plannable, rule: Trigger, policies: Policies, now_ms: int, until_ms: int) -> Plan:
-    """Misfires first, by policy; then what is on time, whatever the policy; then the next time."""
+    """Plan misfires by policy, then on-time occurrences, then the next time."""
     offset_ms = row.run_at_ms - row.nominal_ms
     left = row.runs_left
     made: list[PlannedOccurrence] = []
@@ -252,15 +251,15 @@ def _on_time(row: Plannable, nominal_ms: int, run_at_ms: int) -> PlannedOccurren
 def _misfires(
     row: Plannable, misfire: Misfire, before_ms: int, now_ms: int
 ) -> tuple[list[PlannedOccurrence], int]:
-    """What the policy makes of the times from the row's own to `before_ms`, and the last of them.
+    """Return the occurrences of the late times before `before_ms`, and the last of these times.
 
-    The oldest are swallowed as one run of times, the newest are kept, oldest first.
+    The oldest times are swallowed as one run of times; the newest are kept, oldest first.
     """
     first_ms, offset_ms = row.nominal_ms, row.run_at_ms - row.nominal_ms
     keep = _keep(misfire, row.runs_left)
     newest = newest_times(row.trigger, first_ms, before_ms, keep + 1)
     if misfire.kind == "run_once" and _is_due(row.trigger, newest[-1], now_ms - offset_ms):
-        keep = 0  # the one that is on time is the one that runs
+        keep = 0  # the on-time occurrence is the one that runs
     kept = _kept(misfire, newest, keep, now_ms - offset_ms)
     made = []
     if len(kept) < len(newest):
@@ -271,8 +270,8 @@ def _misfires(
 
 
 def _kept(misfire: Misfire, late: tuple[int, ...], keep: int, now_ms: int) -> tuple[int, ...]:
-    """The newest of late times, which run after all; `now_ms` is without the spread."""
-    # Of a young outage all are kept, and then there is none before them.
+    """Return the newest late times, which run after all; `now_ms` is without the spread."""
+    # After a short outage all times are kept and none is missed.
     kept = late[-keep:] if keep else ()
     if misfire.kind == "catch_up":
         kept = tuple(ms for ms in kept if now_ms - ms <= misfire.max_age_ms)
@@ -292,7 +291,7 @@ def _missed(
 def _late(
     row: Plannable, kept: Sequence[int], misfire: Misfire, now_ms: int
 ) -> list[PlannedOccurrence]:
-    """Late times that run after all; those that catch up one after another from now on."""
+    """Return late times as planned; catch-ups start one after another from now on."""
     made = []
     for turn, ms in enumerate(kept):
         run_at_ms = ms + row.run_at_ms - row.nominal_ms
@@ -306,13 +305,13 @@ def _late(
 
 @lru_cache(maxsize=4_096)
 def _is_due(text: str, after_ms: int, until_ms: int) -> bool:
-    """Whether there is a later time that has come."""
+    """Return whether there is a time after `after_ms`, up to `until_ms`."""
     found = trigger_of(text).next_after_ms(after_ms)
     return found is not None and found <= until_ms
 
 
 def _keep(misfire: Misfire, runs_left: int | None) -> int:
-    """How many misfires run at most."""
+    """Return the maximum number of misfires that run."""
     match misfire.kind:
         case "skip":
             return 0
@@ -324,14 +323,14 @@ def _keep(misfire: Misfire, runs_left: int | None) -> int:
 
 @lru_cache(maxsize=64)
 def newest_times(text: str, first_ms: int, before_ms: int, most: int) -> tuple[int, ...]:
-    """The newest times, in order, among those from `first_ms` on and before `before_ms`.
+    """Return the newest `most` times from `first_ms` on and before `before_ms`, in order.
 
-    Cached because rows of one rule come out of an outage together.
+    Cached because after an outage all rows of one rule are planned together.
     """
     rule = trigger_of(text)
-    # Look back so far that there are enough, yet not so many that listing them would be long.
-    # A width that holds too few and one that holds too many close in on each other by their
-    # geometric mean; times are seconds apart, so the two never meet.
+    # Search for a window with enough times that is short enough to list: a width with too few and
+    # one with too many converge by their geometric mean. Times are seconds apart, so the two never
+    # meet.
     listed = 4 * most + 64
     short_ms, long_ms = 1, before_ms - first_ms
     width_ms = long_ms
@@ -353,7 +352,7 @@ def newest_times(text: str, first_ms: int, before_ms: int, most: int) -> tuple[i
 
 @lru_cache(maxsize=4_096)
 def count_times(text: str, first_ms: int, last_ms: int) -> int:
-    """How many times lie from one to another, both counted; MAX_MISSED may mean "at least"."""
+    """Return the number of times from one to another, inclusive; MAX_MISSED may mean "at least"."""
     rule = trigger_of(text)
     count, found = 1, rule.next_after_ms(first_ms)
     if isinstance(rule, Every) and found is not None and found <= last_ms:

@@ -1,7 +1,7 @@
-"""Settings in force for each queue: its own, and a pause of all queues. Pure.
+"""Effective settings of each queue: its own, and a pause of all queues.
 
-A pause of all queues is a row of its own. It also holds for queues that appear later, and leaves
-what is decided about single queues as it is.
+A pause of all queues is a row of its own. It also applies to queues that appear later, and does not
+change the settings of single queues.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from duly.model.queues import QueueSettings
 
 
 class QueueRules:
-    """The settings of all queues, made from what a store lists."""
+    """The settings of all queues, from the rows of a store."""
 
     def __init__(self, stored: Iterable[QueueSettings]) -> None:
         self._own = {each.queue: each for each in stored}
@@ -27,11 +27,11 @@ class QueueRules:
         return frozenset(self._own)
 
     def own(self, queue: str) -> QueueSettings:
-        """Return what is decided about this queue alone."""
+        """Return the queue's own settings, or the defaults."""
         return self._own.get(queue, QueueSettings(queue))
 
     def of(self, queue: str) -> QueueSettings:
-        """Return what is in force for a queue: it is paused by itself, or with all others."""
+        """Return the effective settings: paused if the queue or all queues are paused."""
         own = self.own(queue)
         if own.is_paused or not self.all.is_paused:
             return own

@@ -1,8 +1,8 @@
-"""Limits on how many schedules an owner has: which are counted, and which writes are refused. Pure.
+"""Limits on the number of schedules per owner.
 
-A finished schedule does not count. A write is checked when it creates a schedule, and when it lets
-one run that was finished or paused: so an owner who is full can pause and reword everything, and
-cannot bring more schedules to run than the limit by finishing, editing and resuming them.
+A finished schedule does not count. A write is checked if it creates a schedule or makes a finished
+or paused one run again: an owner at the limit can still pause and edit text, but cannot exceed it
+by finishing, editing and resuming schedules.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ COUNTED: frozenset[ScheduleState] = frozenset({"active", "paused", "quarantined"
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """How many schedules that count each owner has, in all flows and in each."""
+    """Numbers of counted schedules per owner, in total and per flow."""
 
     scopes: Counter[str] = field(default_factory=Counter)
     flows: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By (scope, flow); counted only where a write has a limit for it."""
+    """By (scope, flow); counted only if a write has a limit per flow."""
 
     def add(self, key: ScheduleKey, count: int) -> None:
-        """Count what a write changed, for the next ones of the same batch."""
+        """Add the change of a write, for later writes of the same batch."""
         self.scopes[key.scope] += count
         self.flows[key.scope, key.flow] += count
 
@@ -38,7 +38,7 @@ def is_counted(schedule: Schedule | None) -> bool:
 
 
 def may_need_room(write: ScheduleWrite, before: Schedule | None) -> bool:
-    """Return whether the limits may have to be asked for a write, so that a count is needed."""
+    """Return whether a write may have to be checked against the limits, which needs a count."""
     if write.key.scope == str(SYSTEM):
         return False
     if before is None:
@@ -52,7 +52,7 @@ def refuse_full(
 ) -> Refused | None:
     """Return the refusal of a write that would give its owner too many schedules, or None.
 
-    `is_retimed` says that the write changes when the schedule fires; other edits are not checked.
+    `is_retimed`: the write changes when the schedule fires; other edits are not checked.
     """
     if not is_retimed or not may_need_room(write, before):
         return None
@@ -67,5 +67,5 @@ def refuse_full(
 
 
 def timing(definition: Definition) -> tuple[object, ...]:
-    """Return what decides when a schedule fires; an edit of anything else leaves its next time."""
+    """Return the fields that decide when a schedule fires; other edits keep its next time."""
     return definition.trigger, definition.enabled, definition.hand_over, definition.max_runs

@@ -1,7 +1,7 @@
-"""Which rules held during a pause, and what each of them lost to it. Pure.
+"""Rule history: the triggers in force during a pause, and the times that each missed.
 
-Takes the edits that changed the trigger meanwhile, each with the one it ended; gives the runs of
-times that came under each. What came under a rule that this release cannot read is in none.
+Computed from the edits that changed the trigger, each with the trigger it replaced. Times of a rule
+that this release cannot read are left out.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from duly.rules.spans import Span, span_until
 from duly.triggers import Trigger, parse_trigger
 
 MAX_RULES = 100
-"""Changes of the rule in one pause that are looked at; of what came before them nothing is said."""
+"""Rule changes of one pause that are evaluated; earlier times of the pause are left out."""
 
 
 class Change(NamedTuple):
-    """An edit that changed the rule: when, and the trigger that it ended, as stored."""
+    """An edit that changed the rule: its time, and the stored form of the replaced trigger."""
 
     at_ms: int
     ended: object
 
 
 class Lost(NamedTuple):
-    """A run of times that came during a pause, under one rule."""
+    """A run of times of one rule during a pause."""
 
     rule: str
     offset_ms: int
@@ -35,9 +35,9 @@ class Lost(NamedTuple):
 
 
 def retimed_ms(facts: Iterable[ScheduleEvent]) -> int:
-    """Return when the timing of a schedule was last decided, by the facts about it in order.
+    """Return when the timing of a schedule was last set, by its events in order.
 
-    An edit of one that had ended counts whatever it says: one of them gave it another beginning.
+    Any edit after it finished or was quarantined counts, because it may have restarted it.
     """
     decided_ms, has_ended = 0, False
     for fact in facts:
@@ -51,7 +51,7 @@ def retimed_ms(facts: Iterable[ScheduleEvent]) -> int:
 def lost_times(
     trigger: Trigger, since_ms: int, changes: Sequence[Change], now_ms: int
 ) -> list[Lost]:
-    """What a pause swallowed, by the rules that held: the last is the trigger."""
+    """Return the times missed in a pause per rule; the last rule is `trigger`."""
     if len(changes) >= MAX_RULES:
         since_ms, changes = changes[0].at_ms, changes[1:]
     found: list[Lost | None] = []
@@ -67,7 +67,7 @@ def lost_times(
 def _readable(stored: object) -> Trigger | None:
     try:
         return parse_trigger(stored)
-    except InvalidInput:  # of a release that knew more
+    except InvalidInput:  # written by a newer release
         return None
 
 

@@ -1,11 +1,9 @@
-"""The one rule for `max_runs`: how often a schedule may run. Pure.
+"""Accounting for `max_runs`, the limit on runs of a schedule, shared by all stores.
 
-A schedule with a limit has a count, `runs_had`, stored beside its definition. An occurrence is
-charged in the transaction that hands it over, whoever does that: planner, tick, dispatch or claim.
-What becomes of it after that changes nothing, with one exception: a withdrawal gives the run back.
-Times swallowed by misfire policy or pause, `run_now` and backfills are not charged. Everything
-else is derived: what is left is `max_runs - runs_had`, and a schedule with nothing left is
-finished. The same functions serve every store.
+A schedule with a limit stores the count `runs_had` with its definition. An occurrence is charged in
+the transaction that hands it over (planner, tick, dispatch or claim); only a withdrawal credits the
+run again. Times swallowed by misfire policy or pause, `run_now` and backfills are not charged. Runs
+left are `max_runs - runs_had`; at 0 the schedule is finished.
 """
 
 from __future__ import annotations
@@ -16,21 +14,21 @@ from duly.rules.planning import Plan, Plannable
 
 
 def runs_left(max_runs: int | None, runs_had: int | None) -> int | None:
-    """Return how many runs a limit leaves; None: there is no limit."""
+    """Return the runs left of a limit; None: no limit."""
     return None if max_runs is None else max(0, max_runs - (runs_had or 0))
 
 
 def left_of(schedule: Schedule) -> int | None:
-    """Return how many runs a schedule has left, by its stored count; None: no limit."""
+    """Return the runs left of a schedule, by its stored count; None: no limit."""
     return runs_left(schedule.definition.max_runs, schedule.runs_had)
 
 
 def count_of(most: int, stored: int | None, row_left: int | None, in_ledger: int = 0) -> int:
     """Return how many runs a schedule with a limit has had.
 
-    `stored` is the count on its document, `row_left` what its index row says is left, None where
-    there is no row. A release that knows no stored count charges the row alone: so where the row
-    says that more runs were had, it is right. Where neither has a count, the ledger's is taken.
+    `stored` is the count of its document, `row_left` the runs left of its index row (None: no row).
+    A release without stored counts charges only the row, so the higher count is correct. If neither
+    has a count, the ledger's is used.
     """
     if row_left is not None:
         return max(stored or 0, most - row_left)
@@ -38,7 +36,7 @@ def count_of(most: int, stored: int | None, row_left: int | None, in_ledger: int
 
 
 def known_runs(schedule: Schedule, row_left: int | None, in_ledger: int = 0) -> int | None:
-    """The count of a schedule as it stands; None: it has no limit."""
+    """Return the current count of a schedule; None: no limit."""
     most = schedule.definition.max_runs
     return None if most is None else count_of(most, schedule.runs_had, row_left, in_ledger)
 
@@ -46,10 +44,10 @@ def known_runs(schedule: Schedule, row_left: int | None, in_ledger: int = 0) -> 
 def runs_after_edit(
     old: Definition, had: int | None, new: Definition, withdrawn: int
 ) -> int | None:
-    """The count under a new definition, after an edit that withdrew so many charged occurrences.
+    """Return the count after an edit that withdrew `withdrawn` charged occurrences.
 
-    Another limit is measured against the same count. A schedule without a limit is not counted: a
-    limit that is set later begins with zero.
+    A changed limit keeps the count. A schedule without a limit has no count; a limit set later
+    starts at zero.
     """
     if new.max_runs is None:
         return None
@@ -59,9 +57,9 @@ def runs_after_edit(
 
 
 def settle(row: Plannable, made: Plan, handed_over: int) -> Plan:
-    """A plan of which only so many occurrences were handed over: the ledger had the others.
+    """Return the plan corrected to the occurrences handed over; the ledger had the others.
 
-    Those were charged when they were written. A row that seemed to have used up its runs goes on.
+    Those were charged when they were written, so a row that seemed to have no runs left continues.
     """
     if row.runs_left is None or made.error is not None:
         return made

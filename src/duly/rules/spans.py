@@ -1,7 +1,7 @@
-"""Runs of times in the ledger: what of one is left when some of its times have rows. Pure.
+"""Runs of times in the ledger, and the parts left when some of their times have rows.
 
-The rule is a bound trigger's text. The first and the last time of a run are given, and count as
-times even where the rule was changed since.
+A rule is a bound trigger's text. The given first and last time of a run count as times even if the
+rule has changed since.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from duly.rules.planning import PlannedOccurrence, count_times, newest_times
 
 
 class Span(NamedTuple):
-    """A run of nominal times: the first, the last, and how many at least."""
+    """A run of nominal times: first, last, and their number (at least)."""
 
     first_ms: int
     last_ms: int
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the ledger: its first and last time, and whether they are taken for good."""
+    """A row of the ledger: first and last time, and whether they may not be replaced."""
 
     first_ms: int
     last_ms: int
@@ -30,10 +30,10 @@ class Row(NamedTuple):
 
 
 def in_the_way(rule: str, rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """First and last times of rows that a run of the rule's times must leave out.
+    """Return first and last times of rows that a run of the rule's times must leave out.
 
-    Taken ones, and those whose time an earlier rule had: what became of it would be forgotten
-    with the row.
+    These are taken rows, and rows of an earlier rule's times: their outcome would be lost with the
+    row.
     """
     trigger = trigger_of(rule)
     return [
@@ -44,19 +44,20 @@ def in_the_way(rule: str, rows: Iterable[Row]) -> list[tuple[int, int]]:
 
 
 def span(rule: str, first_ms: int, last_ms: int) -> Span:
-    """The run from one time to another, both included."""
+    """Return the run from one time to another, inclusive."""
     return Span(first_ms, last_ms, count_times(rule, first_ms, last_ms))
 
 
 def span_until(rule: str, first_ms: int, end_ms: int) -> Span:
-    """The run from a time to the last one before `end_ms`, which lies after it."""
+    """Return the run from a time to the last one before `end_ms`."""
     return span(rule, first_ms, newest_times(rule, first_ms, end_ms, 1)[-1])
 
 
 def spans_left(rule: str, whole: Span, taken: Iterable[tuple[int, int]]) -> list[Span]:
-    """What of a run is in none of the taken ones, which are (first, last) and do not overlap.
+    """Return the parts of a run outside `taken`, which are (first, last) and do not overlap.
 
-    Those that the rule does not have (extras, an earlier rule's) part it too: no rows overlap.
+    Taken times that the rule does not have (extras, an earlier rule's) also split it, because rows
+    may not overlap.
     """
     trigger = trigger_of(rule)
     left: list[Span] = []
@@ -76,7 +77,7 @@ def spans_left(rule: str, whole: Span, taken: Iterable[tuple[int, int]]) -> list
 def free_of(
     rule: str, occurrences: Sequence[PlannedOccurrence], rows: Sequence[Row]
 ) -> list[PlannedOccurrence]:
-    """Occurrences of one schedule that no taken row has; of a run of times, what is left."""
+    """Return the occurrences without a taken row; of a run of times, the parts left."""
     free: list[PlannedOccurrence] = []
     for each in occurrences:
         if each.until_ms > each.nominal_ms:

@@ -1,4 +1,4 @@
-"""Where a row's next time lies by the zone rules of this process. Pure."""
+"""Next times of rows by the time zone rules of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duly.triggers.instants import to_ms
 
 
 class Zoned(NamedTuple):
-    """A row with a next time, and the last nominal time that the ledger has of its schedule."""
+    """A row with a next time, and the last nominal time of its schedule in the ledger."""
 
     schedule_id: ScheduleId
     trigger: str
@@ -25,9 +25,9 @@ class Zoned(NamedTuple):
 
 
 def right_time(row: Zoned, now_ms: int) -> int | None:
-    """The nominal time that the row should have; None: there is none.
+    """Return the nominal time that the row should have; None: there is none.
 
-    What has come, or cannot be evaluated, keeps its time: it fires, or is set apart, when claimed.
+    A row that is due or cannot be evaluated keeps its time; the claim fires or quarantines it.
     """
     if row.run_at_ms <= now_ms:
         return row.nominal_ms
@@ -37,7 +37,7 @@ def right_time(row: Zoned, now_ms: int) -> int | None:
     try:
         trigger = trigger_of(row.trigger)
         if isinstance(trigger, LocalOnce) and trigger.at is not None:
-            # Where the new rules put it before now, it is late; there is no later time to wait for.
+            # If the new rules move it before now, it is late: there is no later time.
             after_ms = min(after_ms, to_ms(trigger.at) - 1) if row.last_ms is None else after_ms
         return trigger.next_after_ms(after_ms)
     except InvalidInput:
@@ -45,6 +45,6 @@ def right_time(row: Zoned, now_ms: int) -> int | None:
 
 
 def move_event(move: ZoneMove, now_ms: int) -> ScheduleEvent:
-    """What is written down about a move."""
+    """Return the event of a move."""
     detail = {"tz": {"old_ms": move.old_ms, "new_ms": move.new_ms}}
     return ScheduleEvent(move.schedule_id, "changed", now_ms, "system", detail)

@@ -1,4 +1,4 @@
-"""The loops: what runs while an application runs."""
+"""The loops of a running application: planner, worker and keeper."""
 
 from duly.runtime.keeper import Keeper, KeeperOptions
 from duly.runtime.planner import Planner, PlannerOptions

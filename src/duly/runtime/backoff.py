@@ -1,4 +1,4 @@
-"""Waiting: until a signal or a time, and a little longer after each failure."""
+"""Waiting for a signal or a time, exponential backoff, and cancelling tasks."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from duly.errors import BackendUnavailable, Conflict, InternalError
 from duly.model.claims import Claims
 
 STORE_FAILURES = (BackendUnavailable, Conflict, InternalError)
-"""Errors of a store that a loop logs and survives.
+"""Store errors that a loop logs and survives.
 
-Only the first is expected to pass; after the others the loop still has other work to do.
+Only BackendUnavailable is expected to pass; after the others the loop still has other work to do.
 """
 
 _SOONEST_MS = 20
-"""Jobs that come due within so short a time are claimed together, not one by one."""
+"""Shortest pause in ms: jobs that come due within it are claimed together, not one by one."""
 
 
 class Signal:
-    """Something that may have happened; waiting for it takes it back."""
+    """An event that a successful wait clears."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Say that it happened; any number of times before somebody looks is once."""
+        """Set the event; several calls before the next wait count once."""
         self._event.set()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for it, or for so long; True: it happened."""
+        """Wait for the event, at most `timeout_s`; return whether it was set."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._event.wait()
@@ -43,19 +43,19 @@ class Signal:
 
 @dataclass(slots=True)
 class Backoff:
-    """A pause that doubles with every failure and starts anew with success."""
+    """A pause that doubles with every failure and is reset by success."""
 
     first_s: float = 0.1
     longest_s: float = 5.0
     _next_s: float = 0.0
 
     def next(self) -> float:
-        """How long to wait this time."""
+        """Return how many seconds to wait this time."""
         self._next_s = min(max(self._next_s * 2, self.first_s), self.longest_s)
         return self._next_s
 
     def reset(self) -> None:
-        """Something worked."""
+        """Start again from the first pause, after a success."""
         self._next_s = 0.0
 
 
@@ -64,19 +64,19 @@ def pause_after(claims: Claims, idle_polls: Backoff) -> float:
     pause_s = idle_polls.next()
     if claims.wake_at_ms is None:
         return pause_s
-    # A millisecond more, so that the database's clock has passed the time for certain.
+    # One millisecond more, so that the database's clock has certainly passed the time.
     return min(pause_s, max(claims.wake_at_ms - claims.now_ms + 1, _SOONEST_MS) / 1000)
 
 
 async def end_tasks(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
-    """Cancel tasks and wait a little: a handler that swallows its cancelling is left behind."""
+    """Cancel tasks and wait up to `seconds`; a handler that ignores cancellation keeps running."""
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks, timeout=seconds)
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
-    """Call it on the loop, from whatever thread; after the loop has ended, not at all."""
+    """Return a function that runs `call` on the loop from any thread; a no-op on a closed loop."""
 
     def hand_over(hint: str) -> None:
         with suppress(RuntimeError):

@@ -1,9 +1,9 @@
-"""The keeper: rescue of lost jobs, promotion, retention, and checks that run now and then.
+"""The keeper: rescue of lost jobs, promotion, retention, and periodic checks.
 
-Rescues jobs whose lease ended, queues those that became due, removes ended ones kept long enough
-and workers that fell silent, and warns of jobs that no live worker would claim; once a day walks
-through the ledger and, after new zone rules, through the index. Every node may run one; every step
-is bounded and fenced.
+Releases expired leases, queues jobs that became due, removes ended jobs past their retention and
+workers without heartbeats, and warns of jobs that no live worker would claim. Once a day it walks
+through the ledger and, after a change of the zone rules, through the index. Every node may run one;
+every step is bounded and fenced.
 """
 
 from __future__ import annotations
@@ -29,66 +29,66 @@ from duly.stores.port import JobStore, UpkeepStore
 log = logging.getLogger(__name__)
 
 SOONEST_S = 0.2
-"""A keeper sleeps at least this long between two looks for leases that have ended."""
+"""Shortest sleep, in seconds, between two checks for expired leases."""
 SPREAD_S = 0.2
-"""A random share of this is added, so that the keepers of several nodes do not wake at once."""
+"""Largest random addition to a sleep, so that keepers of several nodes do not wake together."""
 _ROUNDS = 50
-"""Full batches a step takes before the next step has its turn."""
+"""Full batches that a step takes before the next step runs."""
 _ZONE_STEPS = 10
-"""New zone rules move much at once: nobody shall wait for it, rescues least of all."""
+"""Batches of a zone rules walk in one round: few, so that rescues are not delayed."""
 
 
 class KeeperStore(JobStore, UpkeepStore, Protocol):
-    """What a keeper asks of a database."""
+    """The store methods that a keeper needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperOptions:
-    """How a keeper keeps."""
+    """Options of a keeper."""
 
     period_s: float = 10.0
-    """Between two rounds: rescue expired leases, promote due jobs, remove silent workers. Leases
-    that end earlier are rescued then."""
+    """Seconds between two rounds: release expired leases, promote due jobs, remove workers without
+    heartbeats. A lease that expires between two rounds is released when it expires."""
     prune_period_s: float = 60.0
-    """Between two removals of ended jobs and of finished schedules."""
+    """Seconds between two removals of ended jobs and finished schedules."""
     silent_worker_s: float = 60.0
-    """When a worker that says nothing counts as gone."""
+    """Seconds without a heartbeat after which a worker is removed."""
     retention: Retention = field(default_factory=Retention)
-    """How long ended jobs stay."""
+    """Retention of ended jobs."""
     upkeep_period_s: float = 86_400.0
-    """Between two walks through the ledger, and two looks at the zone rules."""
+    """Seconds between two walks through the ledger, and between two checks of the zone rules."""
     ledger: LedgerRetention = field(default_factory=LedgerRetention)
-    """How long occurrences, facts about schedules and finished schedules stay."""
+    """Retention of occurrences, schedule events, the audit log and finished schedules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one round did."""
+    """The report of one round."""
 
     rescued: int = 0
     promoted: int = 0
     pruned: int = 0
     silent_workers: int = 0
     occurrences: int = 0
-    """Removed from the ledger."""
+    """Occurrences removed from the ledger."""
     events: int = 0
-    """Facts about schedules, removed."""
+    """Schedule events removed."""
     moved: int = 0
-    """Next times that new zone rules moved."""
+    """Next times that changed zone rules moved."""
     audit: int = 0
-    """Entries about who did what, removed."""
+    """Audit entries removed."""
     schedules: int = 0
-    """Finished schedules, deleted."""
+    """Finished schedules deleted."""
 
 
 class Keeper:
-    """Runs everything once in a period, and rescues as soon as a lease has ended.
+    """A loop that runs every step once per period, and releases leases as soon as they expire.
 
     A worker whose slots are busy does not claim, so it does not rescue either. Between two rounds
-    the keeper sleeps until the first lease of any running job ends. A lease that is renewed at a
-    third has about two thirds left or more, so where no worker dies it wakes at most three times
-    in two leases, whatever the number of jobs. It does not wake for jobs that become due: a claim
-    promotes first, so no job waits for the keeper.
+    the keeper sleeps until the first lease of any running job ends. Leases are renewed after a
+    third of their time and so have about two thirds left: while no worker dies, the keeper wakes at
+    most three times in two leases, whatever the number of jobs. It does not wake for jobs that
+    become due: a claim promotes first, so no job waits for the keeper.
     """
 
     def __init__(self, store: KeeperStore, options: KeeperOptions | None = None) -> None:
@@ -103,11 +103,11 @@ class Keeper:
         self._unserved = UnservedLog(store, int(self._options.silent_worker_s * 1000))
 
     def stop(self) -> None:
-        """End after the current step."""
+        """Stop after the current step."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Keep until stopped."""
+        """Run rounds until stopped."""
         backoff = Backoff()
         loop = asyncio.get_running_loop()
         next_round = loop.time()
@@ -125,7 +125,7 @@ class Keeper:
                 pause_s = backoff.next()
 
     async def run_once(self) -> Kept:
-        """Do one round of everything that is due."""
+        """Run one round of everything that is due and return its report."""
         rescued, _ = await self._rescue()
         return await self._keep(rescued)
 
@@ -133,7 +133,9 @@ class Keeper:
         promoted = await self._all(self._store.promote_due)
         silent = await self._store.remove_silent_workers(int(self._options.silent_worker_s * 1000))
         for worker in silent:
-            log.warning("worker %s fell silent", worker, extra={"event": "keeper.silent_worker"})
+            log.warning(
+                "worker %s sent no heartbeat", worker, extra={"event": "keeper.silent_worker"}
+            )
         pruned = 0
         now = asyncio.get_running_loop().time()
         await self._unserved.look(now)
@@ -156,7 +158,7 @@ class Keeper:
         )
 
     async def _rescue(self) -> tuple[int, NextLeaseEnd]:
-        """Release leases that have ended; return how many, and the end of the next one."""
+        """Release expired leases; return how many, and when the next one expires."""
         rescued = 0
         found = await self._store.next_lease_end()
         if found.at_ms is not None and found.at_ms <= found.now_ms:
@@ -184,7 +186,7 @@ class Keeper:
         mine, disk = rules_in_use(), rules_on_disk()
         if mine != disk:
             log.warning(
-                "zone rules %s are installed, but this process goes by %s; restart it",
+                "zone rules %s are installed, but this process uses %s; restart it",
                 disk,
                 mine,
                 extra={"event": "keeper.old_zone_rules"},
@@ -215,7 +217,7 @@ class Keeper:
 
 
 def _until(lease_end: NextLeaseEnd) -> float:
-    """Return how many seconds to sleep until leases are looked at again."""
+    """Return how many seconds to sleep until the next check for expired leases."""
     if lease_end.at_ms is None:
         return math.inf
     # A millisecond more, so that the database's clock has passed the time for certain.

@@ -1,8 +1,8 @@
-"""The planner: from rows whose time has come to jobs.
+"""The planner: makes jobs from due index rows.
 
-Drains what comes due within its look-ahead, then rests until more does, and never longer than its
-period. What is stored with a time inside the look-ahead is planned by its writer, so resting makes
-nothing late. Any number of planners may run; the store gives each row to one of them.
+Plans all rows that come due within its look-ahead, then sleeps until more do, and never longer than
+its period. A schedule written with a time inside the look-ahead is planned by its writer, so
+sleeping makes nothing late. Any number of planners may run; the store gives each row to one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ log = logging.getLogger(__name__)
 
 LOOK_AHEAD_S = 60.0
 _ROUND_S = 30.0
-"""How long a round may go on taking full batches."""
+"""Seconds for which a round may go on taking full batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerOptions:
-    """How a planner plans."""
+    """Options of a planner."""
 
     period_s: float = 10.0
-    """The longest wait between two looks; shorter than the look-ahead."""
+    """Longest wait, in seconds, between two rounds; shorter than the look-ahead."""
     look_ahead_s: float | None = None
-    """How long before its run time a job is made; None: as long as the application says."""
+    """Seconds before its run time that a job is made; None: the application's `look_ahead_s`."""
     limit: int = 1_000
-    """Rows in one transaction."""
+    """Rows planned in one transaction."""
     flows: tuple[str, ...] | None = None
-    """Only these; None: all, or those of the application that makes the planner."""
+    """Flows to plan; None: those of the application that makes the planner, else all."""
 
 
 class Planner:
-    """The loop."""
+    """A loop that plans due rows until it is stopped."""
 
     def __init__(self, store: Store, options: PlannerOptions | None = None) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class Planner:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """End after the current step."""
+        """Stop after the current step."""
         self._is_stopping = True
         self._wake.set()
 
@@ -69,7 +69,7 @@ class Planner:
             await self._wake.wait(pause_s)
 
     async def run_once(self) -> PlanReport:
-        """Plan until nothing is left that is due, or for so long; gives the sum of the steps."""
+        """Plan until no row is due, or the round's time is up; return the sum of the steps."""
         clock = asyncio.get_running_loop()
         until = clock.time() + _ROUND_S
         total = PlanReport()
@@ -89,24 +89,24 @@ class Planner:
         return total
 
     def _has_more(self, step: PlanReport) -> bool:
-        """Whether another step would find rows; one may be due for longer than a plan reaches."""
+        """Return whether another step would find rows; a row may stay due after one plan."""
         if step.rows == self._request.limit:
             return True
         return step.rows > 0 and (due_ms := self._due_in_ms(step)) is not None and due_ms <= 0
 
     def _due_in_ms(self, step: PlanReport) -> int | None:
-        """How long until the next row may be planned."""
+        """Return the milliseconds until the next row may be planned; None: there is no row."""
         if step.next_run_at_ms is None:
             return None
         return step.next_run_at_ms - self._request.look_ahead_ms - step.now_ms
 
     def _pause_s(self, report: PlanReport) -> float:
-        """As long as the next row is planned half a look-ahead before its time, or earlier.
+        """Return the pause after which the next row is planned half a look-ahead before its time.
 
-        Waking for each row as it comes into reach would make a transaction of every row.
+        Waking for each row as it enters the look-ahead would need one transaction per row.
         """
         due_ms = self._due_in_ms(report)
-        # What is due still, after a round, is held by another planner or waits for a newer one.
+        # A row that is still due after a round is locked by a planner or needs a newer release.
         if due_ms is None or due_ms <= 0:
             return self._options.period_s
         return min((due_ms + self._request.look_ahead_ms / 2) / 1000, self._options.period_s)
@@ -128,7 +128,7 @@ def _look_ahead_s(options: PlannerOptions) -> float:
 
 
 def _sum(total: PlanReport, step: PlanReport) -> PlanReport:
-    """What both did; the times are those of the later one."""
+    """Return the sum of two reports, with the times of the later one."""
     return replace(
         step,
         rows=total.rows + step.rows,

@@ -1,4 +1,4 @@
-"""Walks through a whole table: a few steps a round, taken up again where they stopped."""
+"""Walks through a whole table: a few steps per round, resumed where the last round stopped."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Step(Protocol):
-    """What a step gives."""
+    """The result of one step."""
 
     @property
     def cursor(self) -> str | None:
-        """Where to go on; None: the walk has ended."""
+        """The position to continue from; None: the walk has ended."""
 
 
 S = TypeVar("S", bound=Step)
 
 
 class Walk(Generic[S]):
-    """One walk; when it has ended, the next begins a period later."""
+    """A repeated walk; the next one begins a period after the last has ended."""
 
     def __init__(
         self, step: Callable[[str | None], Awaitable[S]], period_s: float, most: int
@@ -30,7 +30,7 @@ class Walk(Generic[S]):
         self._next = 0.0
 
     async def go_on(self, now: float) -> list[S]:
-        """The steps of one round, by a clock in seconds; a step that fails is taken again."""
+        """Take the steps of one round and return them; a step that raises is repeated next time."""
         made: list[S] = []
         if self._cursor is None and now < self._next:
             return made

@@ -1,4 +1,4 @@
-"""Warn in the log of waiting jobs that no live worker would claim."""
+"""Log warnings about waiting jobs that no live worker would claim."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ log = logging.getLogger(__name__)
 
 LOOK_PERIOD_S = 30.0
 REPEAT_S = 600.0
-"""The same work is named again after so long."""
+"""Seconds after which a warning about the same queue and action is repeated."""
 
 
 class UnservedLog:
-    """Looks every half minute; warns of what it finds in two looks in a row.
+    """A check every 30 s that warns of what two checks in a row have found.
 
-    One look is not enough: a keeper may start a moment before the worker beside it registers.
+    One check is not enough: a keeper may start a moment before the worker next to it registers.
     """
 
     def __init__(self, store: JobStore, alive_ms: int) -> None:
@@ -28,7 +28,7 @@ class UnservedLog:
         self._told_at: dict[tuple[str, str], float] = {}
 
     async def look(self, now: float) -> None:
-        """Take a look if it is time; `now` is the event loop's clock, in seconds."""
+        """Run the check if it is due; `now` is the event loop's clock, in seconds."""
         if now < self._next_look:
             return
         self._next_look = now + LOOK_PERIOD_S

@@ -1,8 +1,8 @@
-"""Check the arguments of every verb of the port, in one place for all stores.
+"""Argument checks for every verb of the port, in one place for all stores.
 
-The rules are the annotations of `duly.stores.port.Store`: a verb whose arguments do not fit raises
-InvalidInput before it touches anything, with the same text on every backend. Texts must be
-storable everywhere (no NUL, no half of a surrogate pair), numbers must fit their columns.
+The rules are the annotations of `duly.stores.port.Store`: a verb with unsuitable arguments raises
+InvalidInput before it does anything, with the same text on every backend. Texts must be storable
+everywhere (no NUL, no lone surrogate), and numbers must fit their columns.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from duly.rules.outcomes import Finish
 from duly.stores.port import Store
 
 Check = Callable[[str, Any], None]
-"""Takes what the value is called and the value; raises InvalidInput."""
+"""Called with the name of a value and the value; raises InvalidInput."""
 StoreT = TypeVar("StoreT", bound=type)
 
 MAX_NUMBER = 2**53
-"""Instants and durations in milliseconds, and numbers of audit entries, are at most this."""
+"""Limit of instants and durations in milliseconds, and of audit entry numbers."""
 MAX_SMALL_NUMBER = 2**31 - 1
+"""Limit of numbers that are stored in 32 bits."""
 MAX_NAME_BYTES = 1_100
-"""Of a text that an index of the database has to hold."""
+"""Limit of a text that a database index holds."""
 
 _SMALL = frozenset(
     {
@@ -43,7 +44,7 @@ _SMALL = frozenset(
         *("charge", "priority", "runs_left", "trigger_version", "version"),
     }
 )
-"""Numbers that are stored in 32 bits."""
+"""Names of numbers that are stored in 32 bits."""
 _NAMES = frozenset(
     {
         *("id", "job_id", "job_ids", "schedule_id", "schedule_ids", "claim_id", "request_id"),
@@ -52,13 +53,13 @@ _NAMES = frozenset(
         *("by", "target", "before", "prefix"),
     }
 )
-"""Texts that stand in an index, or are compared with one that does."""
+"""Names of texts that are in a database index, or compared with one."""
 _WRITTEN = (DocumentWrite, ScheduleWrite, ScheduleKey, IndexRow, Fire, WorkerInfo)
-"""Values whose names and ids must not be empty."""
+"""Types whose names and ids must not be empty."""
 
 
 def checked(store: StoreT) -> StoreT:
-    """Make every verb of a store class check its arguments first."""
+    """Wrap every verb of a store class so that it checks its arguments first; return the class."""
     for name, verb in inspect.getmembers(Store, inspect.isfunction):
         method = getattr(store, name, None)
         if not name.startswith("_") and inspect.isfunction(method):
@@ -146,8 +147,8 @@ def _check_text(what: str, value: object) -> None:
         raise InvalidInput(f"{what} is {shown(value)}; it must be text")
     if not is_storable(value):
         raise InvalidInput(
-            f"{what} is {shown(value)!a}; a NUL character and half of a surrogate pair cannot be "
-            "stored"
+            f"{what} is {shown(value)!a}; NUL characters and lone surrogates cannot be stored; "
+            "remove or escape them"
         )
 
 
@@ -184,7 +185,7 @@ def _check_choice(allowed: tuple[Any, ...]) -> Check:
 
 
 def _check_union(members: list[Any], name: str, inside: tuple[Any, ...]) -> Check:
-    """Return the check of `X | None`; no verb takes a choice of other types."""
+    """Return the check of `X | None`; no verb takes any other union."""
     assert len(members) == 1, f"{name} is one of {members}"
     accepts = _check_of(members[0], name)
     if type(None) not in inside:
@@ -264,7 +265,7 @@ _is_definition = _check_kind(Definition)
 
 
 def _check_definition(what: str, value: object) -> None:
-    """Check the texts of a definition, which is read back even where it has a NUL."""
+    """Check the texts of a definition, which itself accepts NULs to keep stored ones readable."""
     _is_definition(what, value)
     assert isinstance(value, Definition)
     _check_text("description", value.description)
@@ -281,9 +282,9 @@ _FINISH_STATUSES = frozenset(get_args(AttemptStatus))
 
 
 def _check_finishes(what: str, value: Any) -> None:
-    """Check completions by column, since a worker sends thousands in a second.
+    """Check completions by column, since a worker sends thousands per second.
 
-    A batch that has anything unusual is checked one by one, which finds the field to refuse.
+    A batch with anything unusual is checked item by item, which finds the field to refuse.
     """
     _check_list(what, value)
     if not _are_usual(value):
@@ -306,7 +307,7 @@ _USUAL: tuple[set[type], ...] = (
     {str, NoneType},  # progress
     {bool},  # isolate
 )
-"""The types of each column of completions; the order is that of Finish."""
+"""Types of each column of completions, in the field order of Finish."""
 
 
 def _are_usual(finishes: Sequence[Any]) -> bool:

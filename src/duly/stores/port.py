@@ -1,9 +1,9 @@
-"""The port to a database: atomic verbs, and what a backend can.
+"""The port to a database: its atomic verbs and its capabilities.
 
 Every verb is one step, atomic per row; losing a race is a return value. Times are integer
 milliseconds since 1970. `now_ms=None` means the database's own clock (or the clock injected into
-the store for tests). All backends pass `duly.testing.conformance`. Bounded reads for pages are in
-`stores.reads`.
+the store for tests). All backends pass `duly.testing.conformance`. Bounded reads for monitoring
+are in `stores.reads`.
 """
 
 from __future__ import annotations
@@ -56,28 +56,28 @@ from duly.rules.outcomes import Finish
 from duly.stores.reads import LedgerStore, MonitoringReads
 
 Wake = Callable[[str], None]
-"""Called, from any thread, with `queue:<name>` or `cancel:<job id>`: a hint, never needed.
+"""Called from any thread with `queue:<name>` or `cancel:<job id>`: a hint that may be lost.
 
-`queue:*` says that hints may have been missed until now.
+`queue:*` means that earlier hints may have been missed.
 """
 
 
 class JobStore(Protocol):
-    """What Duly asks of a database for jobs."""
+    """Verbs of a database for jobs, queues, workers and locks."""
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        """Store jobs with their first events, in one transaction; an answer per job, in order.
+        """Store jobs with first events in one transaction; return an answer per job, in order.
 
-        A run time that has not come makes it `scheduled`, otherwise `queued`. An id that exists is
-        left alone. A key that is taken and has not run out decides: same input, the job it stands
-        for; another input, KeyTaken.
+        A job with a future run time is `scheduled`, any other `queued`. An existing id is left
+        unchanged. For an idempotency key that is taken and has not expired, the answer is the
+        existing job if the input is the same, otherwise KeyTaken.
         """
 
     def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        """The same inside the caller's own transaction, which it never aborts, commits or ends."""
+        """Insert inside the caller's own transaction, which is never aborted or ended here."""
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
-        """Rescue, promote, then take queued jobs, with attempts and events, in one transaction."""
+        """Release expired leases, promote due jobs, then claim queued ones, in one transaction."""
 
     async def renew(
         self,
@@ -87,30 +87,30 @@ class JobStore(Protocol):
         tokens: Sequence[Token] = (),
         token_lease_ms: int = 10_000,
     ) -> Renewed:
-        """Extend leases whose (id, fence) still stands, and the worker's tokens."""
+        """Extend leases whose (id, fence) is still valid, and the worker's tokens."""
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        """Store how attempts ended; gives the ids whose fence was void, which stay as they are."""
+        """Store how attempts ended; return the ids whose fence was void and are unchanged."""
 
     async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
         """Record that handlers are about to be called, and charge the attempts.
 
-        For jobs whose start mode is not AHEAD. A lease whose (id, fence) is void, or whose job was
+        Only for jobs whose start mode is not AHEAD. A job whose (id, fence) is void, or that was
         asked to stop, is not started and is named in the answer. Repeating it changes nothing.
         """
 
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
-        """Give tokens back; somebody else's are left alone."""
+        """Release a worker's tokens; leave those of other workers alone."""
 
     async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
-        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+        """Store progress notes (JSON text) of running jobs; return the ids whose fence is void."""
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Cancel what has not begun; ask a running job's worker to stop it (`cancel_asked`).
+        """Cancel a job that has not begun; ask a running job's worker to stop it (`cancel_asked`).
 
-        Cancelling a cancelled job gives it back as it is.
+        A cancelled job is returned unchanged; any other state is refused.
         """
 
     async def retry_job(
@@ -121,107 +121,106 @@ class JobStore(Protocol):
         by: str | None = None,
         reason: str | None = None,
     ) -> Job | JobRefused:
-        """Queue a dead job again, or a retrying or scheduled one at once; due now.
+        """Queue a dead, retrying or scheduled job, due now.
 
-        Without reset_attempts the count stays and the cap grows by one, so that it gets one try.
-        A queued job is given back as it is.
+        Without reset_attempts the count stays, and max_attempts is raised if needed to allow one
+        more attempt. A queued job is returned unchanged; any other state is refused.
         """
 
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Mark a queued or ended job deleted and empty its input, result and error."""
+        """Mark a queued or ended job as deleted and clear its input, result and error."""
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
-        """Move jobs whose lease has ended on, as `decide_loss` says; attempts close as `lost`."""
+        """Release jobs with an expired lease, as `decide_loss` decides; attempts end as `lost`."""
 
     async def next_lease_end(self) -> NextLeaseEnd:
         """Return when the first lease of a running job ends.
 
-        Leases that were renewed count from their renewal, and jobs that ended do not count. Where
-        very many have ended, the answer may be too early, and the next one is later.
+        Renewed leases count with their new end, and ended jobs do not count. After very many jobs
+        have ended, the answer may be too early; a later call corrects it.
         """
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
         """Queue scheduled and retrying jobs whose run time has come, earliest first."""
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
-        """Remove ended jobs kept long enough, with attempts and events; run-out keys as well.
+        """Remove ended jobs past retention, with attempts and events, and expired idempotency keys.
 
-        Gives the number of jobs removed; at most `limit`.
+        Return the number of jobs removed; at most `limit`.
         """
 
     async def get_job(self, job_id: JobId) -> Job | None:
-        """Read one job."""
+        """Return one job."""
 
     async def list_jobs(
         self, which: JobFilter, *, before: JobId | None = None, limit: int = 100
     ) -> list[Job]:
-        """One page of jobs by id, newest first, before an id."""
+        """Return one page of jobs by id, newest first, before an id."""
 
     async def count_jobs(self) -> list[JobCount]:
-        """Jobs by queue and state, sorted; counts of nothing are left out."""
+        """Count jobs by queue and state, sorted; zero counts are left out."""
 
     async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
-        """What happened to a job: the newest, oldest first."""
+        """Return the newest `limit` events of a job, oldest first."""
 
     async def job_attempts(self, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
-        """The tries of a job: the newest, oldest first."""
+        """Return the newest `limit` attempts of a job, oldest first."""
 
     async def set_queue(self, settings: QueueSettings) -> None:
-        """Store what is decided about a queue; ALL_QUEUES: about every queue.
+        """Store the settings of a queue, or of all queues (ALL_QUEUES).
 
-        While ALL_QUEUES is paused no claim takes a job, whatever its queue. Its limits do not
-        count.
+        While ALL_QUEUES is paused, no claim takes a job of any queue. Its limits are ignored.
         """
 
     async def list_queues(self) -> list[QueueSettings]:
-        """Return the stored settings by name, ALL_QUEUES among them; see `queue_rules`."""
+        """Return all stored queue settings by name, including ALL_QUEUES; see `queue_rules`."""
 
     async def beat(self, worker: WorkerInfo) -> None:
-        """Register a worker, or say that it lives."""
+        """Register a worker, or record its heartbeat."""
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
-        """Workers by id."""
+        """Return workers by id."""
 
     async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
-        """Count queued jobs by queue and action at the head of each line.
+        """Count queued jobs by queue and action at the head of each queue.
 
-        Of each of the first `limit` queues by name, the first `look` jobs are looked at.
+        The first `look` jobs of each of the first `limit` queues by name are read.
         """
 
     async def remove_worker(self, worker: WorkerId) -> None:
-        """Take a worker off the list; absent is fine."""
+        """Remove a worker; absent is fine."""
 
     async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
-        """Take workers off the list that have said nothing for so long."""
+        """Remove workers without a heartbeat for `silent_ms`; return their ids."""
 
     async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Take a lock that is free, run out or the owner's own already; None: another has it."""
+        """Take a lock that is free, expired or already the owner's; None: another owner has it."""
 
     async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Hold a lock for longer; None: it is not the owner's, or it ran out."""
+        """Extend a lock; None: it is not the owner's or has expired."""
 
     async def release_lock(self, name: str, owner: str) -> bool:
-        """Give a lock back; False: it was not the owner's."""
+        """Release a lock; False: it was not the owner's or had expired."""
 
     async def list_locks(
         self, name: str | None = None, *, after: str = "", limit: int = 100
     ) -> list[Lock]:
-        """One page of the locks that somebody holds, by name, after a name; or the one named."""
+        """Return one page of held locks by name, after a name; or the lock `name`, if held."""
 
     def listen(self, wake: Wake) -> Callable[[], None]:
-        """Call `wake` when jobs are inserted or cancelled, where the backend can; gives the end."""
+        """Call `wake` on inserts and cancel requests, if supported; return a function to stop."""
 
 
 class PlanStore(Protocol):
-    """What Duly asks of a database for planning."""
+    """Verbs of a database for planning."""
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         """Take due rows of hand-over `jobs`; write ledger, jobs and advance in one transaction.
 
-        An occurrence that the ledger has already is left alone, unless it was withdrawn or
-        quarantined: of any number of planners, and however often it is repeated, one makes the job.
+        An occurrence already in the ledger is left alone, unless it was withdrawn or quarantined.
+        So with any number of planners and repetitions, only one job is made.
         """
 
     async def list_occurrences(
@@ -233,121 +232,121 @@ class PlanStore(Protocol):
         states: Collection[OccurrenceState] | None = None,
         limit: int = 100,
     ) -> list[Occurrence]:
-        """One page of a schedule's ledger by nominal time, newest first, before an instant.
+        """Return one page of a schedule's ledger by nominal time, newest first, before an instant.
 
-        `since_ms` ends the pages at an instant, which is included; `states` names what to list.
+        `since_ms` is an inclusive lower bound; `states` filters by state (None: all).
         """
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
-        """Read one schedule by its id."""
+        """Return one schedule by its id."""
 
     async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
-        """Make one extra occurrence; None: there is no such schedule.
+        """Make one extra occurrence that runs now; None: there is no such schedule.
 
-        The same request gives the same occurrence. The overlap policy decides, so it may be
-        skipped. Misfires, pauses and the runs that are left do not concern it.
+        A repeated request returns the same occurrence. The overlap policy applies, so it may be
+        skipped. Misfire policy, pause and `max_runs` do not apply.
         """
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
         """Plan past times that are withdrawn, missed, skipped, quarantined or not in the ledger.
 
-        Idempotent. None: there is no such schedule. InvalidInput: the range reaches behind
-        LEDGER_MS or into the future, or no job can carry the definition.
+        Idempotent. None: there is no such schedule. InvalidInput: the range starts more than
+        LEDGER_MS ago or ends in the future, or the definition cannot be converted to a job.
         """
 
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
-        """Pause a schedule whose last runs all failed, as many as its policy says; else None."""
+        """Pause a schedule if its last `pause_after_failures` runs all failed; else return None."""
 
 
 class DispatchStore(Protocol):
-    """What Duly asks of a database for hand-over by HTTP."""
+    """Verbs of a database for hand-over by HTTP."""
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
-        """Take due rows of hand-over `http` and posts whose lease or delay has ended.
+        """Claim due rows of hand-over `http`, and dispatches whose lease or delay has ended.
 
-        Ledger rows as `dispatching`, with claim id and lease, and the advance of each row are one
-        transaction; misfires go by the schedule's policy. What was claimed before comes first. If
-        there is more than the limit, what has been free for longest is taken; the answer is in
-        order of run times. A lease that ended: at_least_once is posted again, at_most_once becomes
-        `failed (unknown)` and is not given.
+        Ledger rows (`dispatching`, with claim id and lease) and row advances are written in one
+        transaction; misfires follow the schedule's policy. Dispatches in the ledger come before
+        new rows. Above the limit, those free for longest are taken; the answer is in order of run
+        time. After a lease has ended, at_least_once is posted again; at_most_once becomes
+        `failed (unknown)` and is not returned.
         """
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
-        """Store how posts ended; gives how many stood under this claim still.
+        """Store the outcomes of posts; return how many dispatches this claim still held.
 
-        A row that the endpoint has moved on to `fired` or later stays as it is. A schedule that the
-        endpoint did not know NOT_FOUND_LIMIT times in a row has its row quarantined; an answer
-        `closed`, and an edit of the row, begin the count anew.
+        A ledger row that the endpoint has moved to `fired` or later stays unchanged. After
+        NOT_FOUND_LIMIT consecutive answers that the endpoint does not know the schedule, its index
+        row is quarantined; an answer `closed` or an edit of the row resets the count.
         """
 
     async def fire(self, request: Fire) -> FireAnswer:
         """Move an occurrence to `fired` and make its job, in one transaction.
 
-        A time that has no row, or is dispatching, withdrawn or quarantined, is free; any later
-        state is a duplicate. A job that has to wait its turn is made too; its row is `planned`
-        until it begins.
+        A time is free if it has no row or is dispatching, withdrawn or quarantined; any later
+        state is a duplicate. A job that has to wait for an earlier run is made too; its row is
+        `planned` until it begins.
 
-        The schedule need not be stored. One that is must be active; of a finished one only an
-        occurrence that a tick holds is fired. If it has a limit on its runs the occurrence is
-        charged, unless the tick that holds it has charged it. A schedule is finished by the
-        dispatch that has its last run; an external one also by that after whose nominal time its
-        rule has no other.
+        The schedule need not be stored. A stored one must be active; for a finished one, only an
+        occurrence held by a tick is fired. With `max_runs`, the occurrence is charged unless the
+        tick that holds it has done so. The dispatch of the last run finishes a schedule; an
+        external one is also finished by the last nominal time of its trigger.
         """
 
 
 class UpkeepStore(Protocol):
-    """What Duly asks of a database for upkeep."""
+    """Verbs of a database for upkeep."""
 
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
-        """Remove what an owner left, at most `limit` of each kind, and look at so many rows.
+        """Remove an owner's data in steps that remove and read up to `limit` items each.
 
-        Audit entries about its things lose their target and detail. Schedules go as
-        delete_schedule() says, then documents, jobs with their events, keys, ledger and schedule
-        events. A running job is asked to stop and stays. Of other owners'
-        things nothing changes but the name of who acted on them. InvalidInput for the system.
+        Audit entries about its objects lose target and detail. Schedules are deleted as by
+        delete_schedule(), then documents, jobs with their events, keys, ledger and schedule
+        events. A running job is asked to stop and stays. Of other owners' data, only the name of
+        the actor is removed. InvalidInput: the scope is the system's.
         """
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> LedgerPruned:
-        """Remove closed occurrences, facts and audit entries kept long enough, `limit` of each.
+        """Remove closed occurrences, schedule events and audit entries past retention, by steps.
 
-        Never, of a schedule that exists: its newest occurrence, one at or after its next time,
-        any while it counts its runs, nor its newest fact of each kind or change of rule.
+        A step reads up to `limit` of a kind. Never removed while the schedule exists: its newest
+        occurrence, any at or after its next time, any while its runs are counted in the ledger,
+        its newest event of each kind, and its newest change of trigger.
         """
 
     async def fold_counts(self, limit: int = 10_000) -> int:
-        """Add up what count_occurrences() reads, `limit` rows at most; gives the rows saved.
+        """Compact the counts that count_occurrences() reads, up to `limit` rows; return rows saved.
 
-        0 where there is little to save: nothing is written then.
+        0 if there is little to save; nothing is written then.
         """
 
     async def prune_schedules(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
     ) -> SchedulesPruned:
-        """Delete finished schedules: those kept long enough, and those that are to be deleted then.
+        """Delete finished schedules that are past retention or have `delete_after_completion`.
 
-        One step looks at `limit` of them. Left alone are schedules with a job or a dispatch that
-        has not ended, and those that the code declares. An event `deleted` tells of each; its
-        ledger stays for its own retention.
+        One step reads up to `limit` of them. Schedules with an open job or dispatch, and those
+        declared in code, are left alone. Each deletion records an event `deleted`; the ledger
+        stays for its own retention.
         """
 
     async def zone_rules(self) -> str | None:
-        """The version of the zone rules that all next times are right by; None: not known."""
+        """Return the time-zone version that all next times were computed with; None: unknown."""
 
     async def recompute_zones(
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
-        """Move rows of zoned schedules whose next time is another by this process's zone rules.
+        """Recompute rows whose next time differs under this process's time-zone rules.
 
-        The right time is the first after the ledger's last and after now; a time that has come is
-        left alone. The step that ends the walk stores `rules` as zone_rules(), where given.
+        The right time is the first after now and after the ledger's last; a due time is left
+        alone. The last step stores `rules`, if given, as zone_rules().
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend can, asked instead of its name."""
+    """Capabilities of a backend; code checks these, never the backend's name."""
 
     joins_transaction: bool
     """Verbs that take `transaction` may run inside the caller's own transaction."""
@@ -356,14 +355,14 @@ class Capabilities:
     has_clock: bool
     """The backend's own clock decides what is due."""
     notifies: bool
-    """listen() hears of new jobs, so that a worker need not ask often."""
+    """listen() reports new jobs, so that a worker need not poll often."""
 
 
 class ScheduleIndex(Protocol):
-    """The public index, for applications that keep their definitions elsewhere."""
+    """The public index, for applications that store their definitions elsewhere."""
 
     async def upsert(self, row: IndexRow) -> None:
-        """Store the row of its key, replacing the one before; parses no trigger."""
+        """Store a row under its key, replacing an earlier one; the trigger is not parsed."""
 
     async def claim_due(
         self,
@@ -372,7 +371,7 @@ class ScheduleIndex(Protocol):
         flow: str | None = None,
         claim_id: str | None = None,
     ) -> list[Claimed]:
-        """Take rows whose run time has come, oldest first, and advance them in one transaction."""
+        """Claim due rows, oldest first, and advance them in one transaction."""
 
     async def remove(self, key: ScheduleKey) -> None:
         """Remove the row of a key; absent is fine."""
@@ -388,20 +387,20 @@ class Store(
     UpkeepStore,
     Protocol,
 ):
-    """Everything Duly asks of a database."""
+    """All verbs of a database."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this backend can."""
+        """Return the backend's capabilities."""
 
     async def now_ms(self) -> int:
-        """The clock that decides."""
+        """Return the current time of the clock that decides what is due."""
 
     async def close(self) -> None:
-        """Let go of connections and threads; closing twice is fine."""
+        """Close connections and stop threads; closing twice is fine."""
 
     async def get_document(self, collection: str, scope: str, name: str) -> Document | None:
-        """Read one document."""
+        """Return one document."""
 
     async def put_document(self, write: DocumentWrite) -> Written | Refused:
         """Store one document and its index entries, by compare-and-set on its version."""
@@ -409,58 +408,58 @@ class Store(
     async def delete_document(
         self, collection: str, scope: str, name: str, expected_version: int | None = None
     ) -> Document | Refused:
-        """Remove one document and its index entries; gives what was removed."""
+        """Remove one document and its index entries; return the removed document."""
 
     async def list_documents(
         self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[Document]:
-        """One page of a scope's documents by name, after a name."""
+        """Return one page of a scope's documents by name, after a name."""
 
     async def count_documents(self, collection: str, scope: str) -> int:
-        """How many documents a scope holds."""
+        """Return the number of documents of a scope."""
 
     async def find_documents(
         self, collection: str, attribute: str, value: str, limit: int = 100
     ) -> list[Document]:
-        """Documents of any scope by an indexed attribute: one indexed query, never a scan."""
+        """Return documents of any scope by an indexed attribute; never scans."""
 
     async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
-        """Read one schedule."""
+        """Return one schedule."""
 
     async def list_schedules(
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
     ) -> list[Schedule]:
-        """One page of a scope's schedules by name, after a name."""
+        """Return one page of a scope's schedules by name, after a name."""
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
     ) -> list[Schedule]:
-        """One page of schedules of all scopes by flow, name and scope, after a key.
+        """Return one page of schedules of all scopes by flow, name and scope, after a key.
 
-        Every page reads an index in its order, however much is stored. Passed over are, inside one
-        scope, schedules of another state or hand-over; of a hand-over, schedules of another state;
-        and where schedules of hand-over `jobs` are asked for, the others.
+        Every page is a range of an index, however much is stored. Filtered out while reading are:
+        within one scope, schedules of another state or hand-over; for a hand-over, those of another
+        state; and for hand-over `jobs`, those of another hand-over.
         """
 
     async def find_rows(self, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
-        """The index rows of schedules, of those that have a next time."""
+        """Return the index rows of the schedules that have a next time, by id."""
 
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
-        """Store definitions with their index rows and events, in one transaction.
+        """Store definitions with their index rows and events in one transaction; answer in order.
 
-        A row whose timing did not change keeps its next time; otherwise the next time is the first
-        after now. The index row is written before the document (the lock order).
+        A row with unchanged timing keeps its next time; otherwise the next time is the first after
+        now. The index row is written before the document (the lock order).
         """
 
     def put_schedules_in(
         self, transaction: Any, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
-        """The same inside the caller's own transaction, which it never aborts, commits or ends.
+        """Store inside the caller's own transaction, which is never aborted or ended here.
 
-        Plain, not async: the caller's connection must stay on the caller's thread. Refused with
-        InvalidInput where Capabilities.joins_transaction is false.
+        Not async: the caller's connection must stay on the caller's thread. Raises InvalidInput if
+        Capabilities.joins_transaction is false.
         """
 
     async def delete_schedule(
@@ -471,18 +470,18 @@ class Store(
     async def schedule_events(
         self, schedule_id: ScheduleId, limit: int = 100
     ) -> list[ScheduleEvent]:
-        """The newest facts about a schedule, oldest first."""
+        """Return the newest `limit` events of a schedule, oldest first."""
 
     async def list_rows(
         self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
     ) -> list[IndexRow]:
-        """Index rows in the order they will be claimed."""
+        """Return index rows in claim order."""
 
     async def list_quarantined(self, limit: int = 100) -> list[Quarantined]:
-        """Rows that cannot be evaluated."""
+        """Return the rows that cannot be evaluated, with their errors."""
 
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
-        """Rebuild the index from documents and ledger; of the named flows only, where named."""
+        """Rebuild the index from documents and ledger, of the named flows or all (None)."""
 
     async def index_health(self) -> IndexHealth:
-        """Count what is stored against what is indexed."""
+        """Compare stored schedules with index rows; return the counts."""

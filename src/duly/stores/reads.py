@@ -1,6 +1,6 @@
-"""Bounded reads for pages, metrics and questions about the ledger.
+"""Bounded reads of the port: monitoring, metrics and the ledger.
 
-Each reads a bounded number of rows, however much is stored, and says where a count stopped.
+Each reads a bounded number of rows, however much is stored, and reports where a count stopped.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from duly.model.summaries import (
 
 
 class LedgerStore(Protocol):
-    """What Duly asks of a database about the past."""
+    """Verbs of a database that read the ledger."""
 
     async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
-        """The ledger row that covers a nominal time: its own, or a run of times around it."""
+        """Return the ledger row that covers a nominal time: its own, or a range including it."""
 
     async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
-        """The occurrences that jobs were made for; those that no schedule made have none."""
+        """Return the occurrences of jobs by job id; jobs without a schedule have none."""
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int
     ) -> LedgerSummary:
-        """Count what became of the times from one instant to before another."""
+        """Count the outcomes of nominal times from `from_ms` to before `to_ms`."""
 
     async def count_occurrences(self) -> OccurrenceCounts:
-        """Count the times of the whole ledger by flow and outcome.
+        """Count the nominal times of the whole ledger by flow and outcome.
 
-        The counts change in the transaction that changes the ledger, so at any time they are what
-        a count of all its rows would give. The cost is the number of flows, not of rows.
+        The counts change in the same transaction as the ledger, so they always equal a count of
+        all its rows. The cost grows with the number of flows, not of rows.
         """
 
     async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
-        """Return schedules with a next time that keep missing or skipping, by id.
+        """Return schedules with a next time that keep missing or skipping runs, by id.
 
-        Looked at are schedules with at least three missed or skipped rows among the newest 10,000
-        of the last 24 hours, the `limit` that have most of them. A pause is no miss.
+        Candidates have at least three missed or skipped rows among the newest 10,000 of the last
+        24 hours; the `limit` with the most are checked. Times missed by a pause do not count.
         """
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
-        """How late schedules' jobs began, of the jobs that ended last, newest first.
+        """Return how late scheduled jobs began, among the jobs that ended last, newest first.
 
-        Looks at so many jobs that succeeded and so many that are dead; jobs that no schedule made
-        count among them, so the answer may be shorter.
+        Reads up to `limit` succeeded and `limit` dead jobs; jobs without a schedule are among
+        them, so the answer may be shorter.
         """
 
 
 class MonitoringReads(Protocol):
-    """What Duly asks of a database for its pages."""
+    """Verbs of a database for monitoring."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
-        """Jobs by state, each counted up to `most`; states without jobs are left out.
+        """Count jobs by state, each up to `most`; states without jobs are left out.
 
-        Of those that wait for their time, scheduled or retrying, `most` are looked at together.
+        Of scheduled and retrying jobs, `most` are counted together.
         """
 
     async def search_jobs(
@@ -80,20 +80,20 @@ class MonitoringReads(Protocol):
         limit: int = 100,
         look: int = 10_000,
     ) -> JobPage:
-        """One page of jobs by id, newest first, before an id; out of about `look` jobs at most.
+        """Return one page of jobs by id, newest first, before an id; read at most about `look`.
 
-        A page may so hold fewer than `limit`, or none, and still say where to go on.
+        A page may therefore hold fewer than `limit` jobs, or none, and still say where to continue.
         """
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-        """Return queues by name in which jobs wait, run or are dead, and configured ones.
+        """Count the jobs of queues by name; include configured queues without jobs.
 
-        Queued jobs, and later ones with a run time, are counted up to `most` in each queue. Of the
-        others, the newest `most` of all queues are looked at.
+        Queued, scheduled and retrying jobs are counted up to `most` per queue. Of running and dead
+        jobs, the newest `most` of all queues together are read.
         """
 
     async def count_backlog(self, most: int = 10_000) -> Backlog:
-        """Count queued jobs up to `most`; of more, give what the database knows without counting.
+        """Count queued jobs up to `most`; above that, return the database's own estimate.
 
         An estimate is never below `most`.
         """
@@ -101,42 +101,42 @@ class MonitoringReads(Protocol):
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
     ) -> list[WorkspaceCount]:
-        """Workspaces with queued jobs in a queue, by name."""
+        """Return the workspaces with queued jobs in a queue, by name, each counted up to `most`."""
 
     async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
-        """Jobs ended since then by minute and state, the newest `most` of each state; sorted."""
+        """Count jobs ended since an instant, by minute and state; the newest `most` per state."""
 
     async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them.
+        """Count rows with a run time before `until_ms` by minute; return up to `sample` of them.
 
-        Counted up to `most`; of more, about `most` are looked at and the minutes are an estimate.
+        Exact up to `most` rows; above that, about `most` are read and the counts are an estimate.
         """
 
     async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
-        """The first planned run of each schedule, earliest first, out of `look` waiting jobs."""
+        """Return the first planned run of each schedule, earliest first; read `look` jobs."""
 
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
-        """Look at the next `limit` documents behind an id: which lack the row they should have.
+        """Check the next `limit` schedules after an id for missing index rows.
 
-        From "" on, until no id comes back, it has seen every schedule.
+        Called from "" on until no id is returned, it checks every schedule.
         """
 
     async def due_summary(self, most: int = 10_000) -> DueSummary:
-        """Due and quarantined rows, counted up to `most`, and those due for longest."""
+        """Count due and quarantined rows up to `most`; return the ones due for longest."""
 
     async def check_writable(self) -> None:
-        """Commit a write that changes nothing; BackendUnavailable where writes are refused."""
+        """Commit a write that changes nothing; raise BackendUnavailable if writes are refused."""
 
     async def oldest_snapshot_ms(self) -> int:
-        """Return for how long the oldest open transaction has kept deleted rows from being removed.
+        """Return how long the oldest open transaction has kept deleted rows from being removed.
 
-        0 where there is none, or where an open transaction keeps nothing.
+        0 if there is none, or if open transactions do not keep deleted rows.
         """
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
-        """Keep who did what; gives it back with its number and time."""
+        """Store an audit entry; return it with its number and time."""
 
     async def list_audit(
         self, *, target: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        """One page of entries, newest first, before a number; of one target, where named."""
+        """Return one page of audit entries, newest first, before a number; of one target or all."""

@@ -1,6 +1,6 @@
-"""The schema out of band: print it, make it, upgrade it, check it.
+"""Schema commands for operators who run DDL themselves: print, upgrade and check.
 
-For operators who run DDL themselves. Works on a URL and leaves no connection behind.
+Each works on a URL and closes its connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def print_schema(url: str, namespace: str | None = None) -> str:
-    """Every statement that makes this release's schema, in order; needs no server."""
+    """Return the statements that create this release's schema, in order; needs no server."""
     dialect, tables = _parts(url, namespace)
     lines = [f"-- Duly schema for {dialect.name}"]
     if tables.schema.schema is not None:
@@ -36,14 +36,14 @@ def print_schema(url: str, namespace: str | None = None) -> str:
 
 
 def upgrade_schema(url: str, namespace: str | None = None) -> list[str]:
-    """Apply what is missing; gives the names of the steps applied."""
+    """Apply missing migrations; return the names of the steps applied."""
     dialect, tables = _parts(url, namespace)
     steps = _with_connection(url, namespace, lambda c: migrate.upgrade(c, dialect, tables))
     return [f"{step.number:04} {step.name}" for step in steps]
 
 
 def check_schema(url: str, namespace: str | None = None) -> int:
-    """The version found; raises BackendUnavailable that names what is missing or wrong."""
+    """Return the schema version; raise BackendUnavailable naming what is missing or wrong."""
     _, tables = _parts(url, namespace)
 
     def check(connection: Connection) -> int:
@@ -55,7 +55,7 @@ def check_schema(url: str, namespace: str | None = None) -> int:
 
 def _parts(url: str, namespace: str | None) -> tuple[Dialect, Tables]:
     if url == "memory:":
-        raise InvalidInput("memory: has no schema")
+        raise InvalidInput("memory: has no schema; pass a sqlite: or postgresql: URL")
     dialect = dialect_of(url)
     return dialect, dialect.tables(SqlOptions(namespace=namespace).namespace)
 

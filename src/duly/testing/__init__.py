@@ -1,6 +1,6 @@
-"""What tests need: a clock that stands still, and suites that every store passes.
+"""Test support: a manual clock, and conformance suites for stores.
 
-The suites are in duly.testing.conformance, which needs pytest; nothing else here does.
+The suites are in duly.testing.conformance. They and the pytest plugin need pytest.
 """
 
 from duly.testing.clock import ManualClock

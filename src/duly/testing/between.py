@@ -1,7 +1,7 @@
-"""Whole transactions between the reads and the commit of another one, on one thread.
+"""Run whole transactions between the reads and the commit of another, on one thread.
 
-Threads meet at such places now and then; here they meet at every place that chance picks, and the
-same seed gives the same story. After each commit the invariants are checked.
+Real threads interleave at these points only rarely; here a seeded random source picks the points,
+and the same seed reproduces the same interleaving. The invariants are checked after each commit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from duly.testing.optimistic import NO_FAULTS, OptimisticStore, PortFaults
 T = TypeVar("T")
 
 MAX_DEPTH = 2
-"""Transactions that wait for others at the same time."""
+"""Nesting depth: transactions that are suspended at the same time."""
 MAX_BETWEEN = 6
-"""Others that run between while one use case is at work, so that it comes to an end."""
+"""Transactions interleaved into one use case; bounded so that the use case terminates."""
 
 
 class BetweenStore(OptimisticStore):
-    """An optimistic store that lets others run in between, and is checked after each commit."""
+    """An optimistic store that interleaves transactions and checks invariants after each commit."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class BetweenStore(OptimisticStore):
     ) -> None:
         super().__init__(clock, planning, faults, seed)
         self.other: Callable[[], object] | None = None
-        """What may run between; None: nothing does."""
+        """The use case to interleave. None: nothing is interleaved."""
         self.share = 0.2
-        """How often something runs at a place where something may."""
+        """Probability of interleaving at each possible point."""
         self.let_run: Collection[str] = ()
         self.limits: Mapping[str, int] = {}
-        """Both as check_state() takes them."""
+        """`let_run` and `limits`: arguments of check_state()."""
         self.between = 0
-        """How many ran in between so far."""
+        """Transactions interleaved so far."""
         self._depth = 0
         self._left = MAX_BETWEEN
         self._failure: Exception | None = None
@@ -53,14 +53,14 @@ class BetweenStore(OptimisticStore):
         self._last: Items | None = None
 
     def meet(self, outer: Callable[[], T], inner: Callable[[], object]) -> T:
-        """Return what `outer` does while `inner` runs before its first commit."""
+        """Run `inner` just before the first commit of `outer`; return the result of `outer`."""
         self._before_commit.append(inner)
         answer = outer()
-        assert not self._before_commit, "the outer use case did not come to its commit"
+        assert not self._before_commit, "the outer use case never reached its commit"
         return answer
 
     def pause(self, *, is_commit: bool = False) -> None:
-        """Let others run: whom meet() names, or sometimes another one."""
+        """Run the use case given to meet(), or at random `other`."""
         if is_commit and self._before_commit:
             self._before_commit.pop()()
         may_run = self.other is not None and self._depth < MAX_DEPTH and self._left > 0
@@ -74,14 +74,14 @@ class BetweenStore(OptimisticStore):
         try:
             self.other()
         except Exception as error:  # noqa: BLE001
-            # Not the failure of the use case that waits, which may be run again.
+            # Kept for step(); raised here, it would fail the suspended use case.
             self._failure = self._failure or error
         finally:
             self._depth -= 1
             self._left = left
 
     def step(self, act: Callable[[], object]) -> None:
-        """Do something while nothing else is under way; raise what failed in between."""
+        """Run an outermost use case; raise the first error of an interleaved one."""
         self._left = MAX_BETWEEN
         act()
         if self._failure is not None:
@@ -112,10 +112,10 @@ def items_of(tables: Tables) -> Items:
 
 
 def run(verb: Coroutine[Any, Any, T]) -> T:
-    """Return what a verb of the memory store answers; it never waits, so it needs no loop."""
+    """Return the result of a memory-store verb, without an event loop: these verbs never await."""
     try:
         verb.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     verb.close()
-    raise AssertionError("a verb of the memory store waits for something")
+    raise AssertionError("a memory-store verb suspended; it must complete without awaiting")

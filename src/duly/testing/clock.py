@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that changes only when a test sets or advances it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from duly.triggers.instants import to_ms
 
 
 class ManualClock:
-    """Tells the time it was set to."""
+    """A clock that returns the instant it was last set or advanced to."""
 
     def __init__(self, start: datetime) -> None:
         self.set(start)
 
     def now(self) -> datetime:
-        """The instant that was set last."""
+        """Return the current instant of this clock."""
         return self._now
 
     def now_ms(self) -> int:
-        """The same in milliseconds since 1970."""
+        """Return the current instant in milliseconds since 1970."""
         return to_ms(self._now)
 
     def set(self, instant: datetime) -> None:
-        """Make it that instant, earlier or later; a naive one is refused."""
+        """Set the clock to an instant, earlier or later; refuse a naive datetime."""
         to_ms(instant)
         self._now = instant
 
@@ -35,7 +35,7 @@ class ManualClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> None:
-        """Move forward by a duration."""
+        """Move the clock forward by a duration."""
         self._now += timedelta(
             days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
         )

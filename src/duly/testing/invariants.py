@@ -1,6 +1,6 @@
-"""What holds in every state of a store, and from one commit to the next.
+"""Invariants of every store state, and of the step from one commit to the next.
 
-A state is all items by kind and key, wherever they are stored.
+A state is all items by kind and key, independent of where they are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from duly.rules.quotas import is_counted
 Items = Mapping[Kind[Any], Mapping[Key, Any]]
 
 AT_WORK = frozenset({JobState.QUEUED, JobState.PROCESSING, JobState.RETRYING})
-"""States of a job that has the running marker of its schedule."""
+"""States in which a job holds the running marker of its schedule."""
 _GONE = frozenset({JobState.CANCELLED, JobState.DELETED})
 JOB_STATES: dict[OccurrenceState, frozenset[JobState]] = {
     OccurrenceState.PLANNED: frozenset({JobState.SCHEDULED, JobState.QUEUED}),
@@ -43,11 +43,11 @@ JOB_STATES: dict[OccurrenceState, frozenset[JobState]] = {
     OccurrenceState.WITHDRAWN: _GONE,
     OccurrenceState.DENIED: _GONE,
 }
-"""Where the job of an occurrence may be found."""
+"""Allowed job states, by the state of the occurrence."""
 
 
 class Broken(AssertionError):
-    """An invariant does not hold."""
+    """A violated invariant."""
 
     def __init__(self, promise: str, *found: object) -> None:
         super().__init__(f"{promise}: {', '.join(map(str, found))}")
@@ -66,10 +66,10 @@ def check_state(
     let_run: Collection[str] = (),
     limits: Mapping[str, int] | None = None,
 ) -> None:
-    """Check one state.
+    """Check the invariants of one state; raise Broken if one is violated.
 
-    `let_run` are the schedules of which an operator let a job run beside another one; `limits`
-    say how many documents of a collection a scope may have, and how many `schedules`.
+    `let_run`: schedules for which an operator allowed a job to run in parallel with another.
+    `limits`: maximum number of documents per scope, by collection (`schedules` for schedules).
     """
     jobs = {item.job.id: item.job for item in items[kinds.JOB].values()}
     _check_markers(items, jobs, let_run)
@@ -85,7 +85,7 @@ def check_state(
 
 
 def _check_markers(items: Items, jobs: Mapping[str, Job], let_run: Collection[str]) -> None:
-    """One job of a schedule has its marker, and those in line wait for one that has it."""
+    """Check that one job per schedule holds the marker, and that jobs in line wait for a holder."""
     holders = {item.schedule_id: item.job_id for item in items[kinds.MARKER].values()}
     for schedule_id, job_id in holders.items():
         is_live = job_id in jobs and jobs[job_id].state in AT_WORK
@@ -104,7 +104,7 @@ def _check_markers(items: Items, jobs: Mapping[str, Job], let_run: Collection[st
 
 
 def _check_ledger(items: Items, jobs: Mapping[str, Job]) -> None:
-    """Each time is covered once, is handed over once, and stands where its job stands."""
+    """Check that each time is covered and handed over once, and that its state matches its job."""
     rows: defaultdict[str, list[StoredOccurrence]] = defaultdict(list)
     for item in items[kinds.OCCURRENCE].values():
         rows[item.occurrence.schedule_id].append(item)
@@ -143,7 +143,7 @@ def _check_handed_over(items: Items, jobs: Mapping[str, Job]) -> None:
 
 
 def _check_fences(job: Job, events: Collection[JobEvent]) -> None:
-    """The events are a way through the table, and each claim has a fence of its own."""
+    """Check that the events follow the transition table and each claim has its own fence."""
     fences = [event.attempt for event in events if event.state is JobState.PROCESSING]
     _check(fences == list(range(1, job.fence + 1)), "a fence is used once", job, fences)
     numbers = [event.seq for event in events]
@@ -154,7 +154,7 @@ def _check_fences(job: Job, events: Collection[JobEvent]) -> None:
 
 
 def check_step(before: Items, after: Items, now_ms: int) -> None:
-    """Check what one commit changed; `now_ms` is the time of the commit."""
+    """Check the changes of one commit, made at `now_ms`; raise Broken on a violation."""
     for kind, check in _STEPS.items():
         earlier, later = before[kind], after[kind]
         for key, item in later.items():

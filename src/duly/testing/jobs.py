@@ -1,4 +1,4 @@
-"""Running jobs inside a test: no loops, no threads to wait for, nothing left behind."""
+"""Run due jobs inside a test, without background loops or leftover threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_JOBS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What drain() ran, in order."""
+    """The attempts that drain() ran, in order."""
 
     ends: tuple[Finish, ...]
 
@@ -32,17 +32,17 @@ class Drained:
         return len(self.ends)
 
     def ids(self, state: JobState = JobState.SUCCEEDED) -> list[JobId]:
-        """Jobs whose attempt ended so."""
+        """Return the ids of jobs whose attempt ended in `state`."""
         return [end.job_id for end in self.ends if end.state is state]
 
 
 async def drain(
     app: Duly, *, queues: Sequence[str] | None = None, most: int = MOST_JOBS
 ) -> Drained:
-    """Run every job that is due, one after another, also those that the jobs enqueue.
+    """Run due jobs one after another, including jobs they enqueue, until none is left.
 
-    Without `queues`: of the queues a worker serves by default, `default` and those that the
-    application's actions declare.
+    Without `queues`, it serves the same queues as a worker by default: `default` and those that the
+    application's actions declare. It stops after `most` jobs.
 
     A failed attempt waits for its retry time: advance the clock and drain again.
     """

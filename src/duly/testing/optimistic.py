@@ -1,9 +1,8 @@
-"""The memory store without its lock: what a database sees that checks only when it commits.
+"""The memory store with optimistic concurrency: reads without a lock, validation at commit.
 
-A use case of the engine reads without a lock. The commit fails when something that it held has
-changed or was held by another commit meanwhile, and the use case is run again from the start.
-Faults at the port are injected by chance. Verbs that are not use cases of the engine yet behave
-as in the memory store.
+The commit of an engine use case fails if an item it held has changed, or was held by another
+commit, since it was read; the use case is then retried from the start. Faults at the port are
+injected at random. Verbs that are not engine use cases yet behave as in the memory store.
 """
 
 from __future__ import annotations
@@ -29,38 +28,38 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_TRIES = 30
-"""Attempts of one use case before it is given up."""
+"""Attempts of one use case before it fails with TooManyConflicts."""
 BY_ID: tuple[Index[Any], ...] = (kinds.SCHEDULE_IDS, kinds.DOCUMENT_IDS, kinds.ROW_IDS)
-"""Indexes of one member each: every database answers them exactly."""
+"""Indexes with at most one member per partition: every database answers these exactly."""
 
 
 class AnswerLost(BackendUnavailable):
-    """The transaction is committed, and the caller does not know."""
+    """The transaction was committed, but its answer was lost."""
 
 
 class TooManyConflicts(BackendUnavailable):
-    """Other transactions were first each time."""
+    """A use case lost to other transactions in every attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortFaults:
-    """What goes wrong at the port, as probabilities."""
+    """Probabilities of faults at the port."""
 
     refused: float = 0.0
-    """Of a commit: it is refused although nothing has changed."""
+    """A commit is refused although nothing has changed."""
     stale: float = 0.0
-    """Of a `find`: it answers with what it could have answered the last time."""
+    """A `find` returns a stale result: what the partition held at the previous `find`."""
     missing: float = 0.0
-    """Of each key that a `find` returns: it is left out."""
+    """A `find` omits a key, per key."""
     lost: float = 0.0
-    """Of a commit that wrote something: its answer is lost."""
+    """The answer to a commit that wrote something is lost."""
 
 
 NO_FAULTS = PortFaults()
 
 
 class OptimisticStore(MemoryStore):
-    """The memory store, whose use cases read without a lock and are checked when they commit."""
+    """A memory store whose use cases read without a lock and are validated at commit."""
 
     def __init__(
         self,
@@ -73,21 +72,21 @@ class OptimisticStore(MemoryStore):
         self.faults = faults
         self.chance = random.Random(seed)  # noqa: S311
         self.in_vain = 0
-        """Attempts that lost to other transactions."""
+        """Attempts lost to other transactions."""
         self.versions: Counter[tuple[Kind[Any], Key]] = Counter()
-        """How often an item was held by a transaction that committed."""
+        """Committed transactions that held or wrote an item, by item."""
         self.unported = 0
-        """Transactions of verbs that are no use cases yet: each one holds everything."""
+        """Transactions of verbs that are not use cases yet; each conflicts with everything."""
         self.earlier: dict[tuple[str, Key], list[tuple[Key, Key]]] = {}
-        """What each partition held when it was last asked for, for stale answers."""
+        """Members of each partition at its last `find`, for stale answers."""
 
     def pause(self, *, is_commit: bool = False) -> None:
-        """Let others run: called before each read and before the commit."""
+        """Allow interleaving; called before each read and before the commit. Does nothing here."""
 
     def _transact(
         self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a use case until no other transaction comes in between."""
+        """Run a use case, and retry it while other transactions conflict with it."""
         ids = Ids(self._clock)
         for _ in range(MAX_TRIES):
             source = OptimisticSource(self, to_ms(self._clock.now()))
@@ -95,7 +94,7 @@ class OptimisticStore(MemoryStore):
             try:
                 answer = use_case(tx, *args, **kwargs)
             except Exception:
-                # What was read at different times may not go together.
+                # Reads at different times may be inconsistent; an error without a conflict is real.
                 if not self.conflicts(source):
                     raise
                 self.in_vain += 1
@@ -106,7 +105,9 @@ class OptimisticStore(MemoryStore):
                     raise AnswerLost("the answer to a commit is lost")
                 return answer
             self.in_vain += 1
-        raise TooManyConflicts(f"other transactions were first {MAX_TRIES} times in a row")
+        raise TooManyConflicts(
+            f"gave up after {MAX_TRIES} attempts: other transactions conflicted each time"
+        )
 
     def _commit(self, source: OptimisticSource, tx: Tx) -> bool:
         unported = self.unported
@@ -121,27 +122,27 @@ class OptimisticStore(MemoryStore):
         return True
 
     def conflicts(self, source: OptimisticSource, tx: Tx | None = None) -> list[str]:
-        """Return names of kinds and guards of which something is not as the attempt read it."""
+        """Return names of kinds and guards that changed since the attempt read them."""
         return source.changed() if tx is None else [*source.changed(), *source.taken(tx)]
 
     def happens(self, share: float) -> bool:
-        """Return whether a fault happens now."""
+        """Return True with probability `share`."""
         return share > 0 and self.chance.random() < share
 
     @property
     def tables(self) -> Tables:
-        """The tables as they stand: a verb that fails puts those before it back."""
+        """The current tables; a failed verb replaces them with the earlier ones."""
         return self._tables
 
 
 class OptimisticSource(MemorySource):
-    """One attempt: each read sees what stands at that moment."""
+    """The source of one attempt; each read sees the tables as they are at that moment."""
 
     def __init__(self, store: OptimisticStore, now_ms: int) -> None:
         super().__init__(store.tables, now_ms)
         self._store = store
         self.held: dict[tuple[Kind[Any], Key], Any] = {}
-        """What was read to be held; None: it did not exist."""
+        """Items read with `hold`. None: the item did not exist."""
         self._versions: dict[tuple[Kind[Any], Key], int] = {}
         self._unported = store.unported
 
@@ -150,7 +151,7 @@ class OptimisticSource(MemorySource):
         self._tables = self._store.tables
 
     def load(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> Mapping[Key, T]:
-        """Read items."""
+        """Return items by key, and remember held ones for the check at commit."""
         self._let_others_run()
         found = super().load(kind, keys, hold=hold)
         if hold:
@@ -160,7 +161,7 @@ class OptimisticSource(MemorySource):
         return found
 
     def find_among(self, index: Index[T], partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-        """Return keys of members in order; of an index without a guard, perhaps old ones."""
+        """Return keys of members in order; possibly stale for an index without a guard."""
         self._let_others_run()
         if index.guard is not None or index in BY_ID:
             return super().find_among(index, partitions, reach)
@@ -177,7 +178,7 @@ class OptimisticSource(MemorySource):
     def partitions(
         self, index: Index[T], prefix: Key, since: str = "", limit: int = EVERY
     ) -> Sequence[str]:
-        """Return the last parts of partitions, some of which may be missing."""
+        """Return the last parts of partition keys; some may be missing."""
         self._let_others_run()
         store = self._store
         found = super().partitions(index, prefix, since, limit)
@@ -196,7 +197,7 @@ class OptimisticSource(MemorySource):
         return super().count_many(index, partitions)
 
     def is_taken(self, index: Index[T], partition: Key) -> bool:
-        """Return whether a partition has an item; the commit refuses a second one."""
+        """Return whether a partition has an item; the commit refuses a duplicate."""
         self._let_others_run()
         self._taken.clear()
         return super().is_taken(index, partition)
@@ -204,12 +205,12 @@ class OptimisticSource(MemorySource):
     def histories(
         self, log: Log[T], owners: Sequence[str], limit: int
     ) -> Mapping[str, Sequence[T]]:
-        """Return the newest facts about each owner."""
+        """Return the newest log entries of each owner."""
         self._let_others_run()
         return super().histories(log, owners, limit)
 
     def walk(self, log: Log[T], after: Key, limit: int) -> Sequence[T]:
-        """Return facts in the order of their numbers."""
+        """Return log entries in the order of their numbers."""
         self._let_others_run()
         return super().walk(log, after, limit)
 
@@ -219,7 +220,7 @@ class OptimisticSource(MemorySource):
         super().guard(name)
 
     def changed(self) -> list[str]:
-        """Return kinds of held items, and guards, that are not as they were read."""
+        """Return kinds of held items, and guards, that changed since they were read."""
         tables, store = self._store.tables, self._store
         found = [
             kind.name
@@ -235,7 +236,7 @@ class OptimisticSource(MemorySource):
         return found if store.unported == self._unported else [*found, "anything"]
 
     def taken(self, tx: Tx) -> list[str]:
-        """Return kinds of items that a transaction adds and that stand already, or their ids."""
+        """Return kinds and id indexes in which an item added by a transaction already exists."""
         self._taken.clear()
         added = [
             (kind, key, change.after)
@@ -257,6 +258,6 @@ class OptimisticSource(MemorySource):
         return found
 
     def commit(self, tx: Tx) -> None:
-        """Write what a transaction changed."""
+        """Write the changes of a transaction."""
         self._tables = self._store.tables
         super().commit(tx)

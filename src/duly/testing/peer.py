@@ -1,7 +1,7 @@
-"""Another process on the same database, for conformance suites: asked by lines of JSON.
+"""A second process on the same database, for conformance suites; driven by lines of JSON.
 
 Run as `python -m duly.testing.peer module:open_store URL`. It answers each line on its standard
-input with one on its standard output, and ends when the input ends.
+input with one on its standard output, and exits when the input ends.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from duly.model.index_rows import Moves
 from duly.stores.port import Store
 
 CLAIMING = "claiming"
-"""Said between reading due rows and writing their advance, while holding."""
+"""Line sent between reading due rows and writing their advance, after the `hold` verb."""
 
 
 def say(answer: object) -> None:
-    """One line for whoever asks."""
+    """Write one JSON line to standard output."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
 def hold_claims() -> None:
-    """From now on a claim stops between its read and its write, until a line comes."""
-    original = index_rows.advance_columns  # advance() asks it too
-    stops = iter([CLAIMING])  # a claim that leaves its rows to the engine asks again
+    """Make the next claim stop between its read and its write until an input line arrives."""
+    original = index_rows.advance_columns  # advance() calls it too
+    stops = iter([CLAIMING])  # stop only once: a claim that falls back to the engine calls again
 
     def held(*asked: Any) -> Moves:
         for stop in stops:
@@ -45,12 +45,12 @@ def hold_claims() -> None:
 
 
 async def claim(store: Store, **arguments: Any) -> list[dict[str, Any]]:
-    """One claim."""
+    """Return the rows of one claim."""
     return [each._asdict() for each in await store.claim_due(**arguments)]
 
 
 async def drain(store: Store, **arguments: Any) -> list[str]:
-    """Claim until nothing is due; gives the names."""
+    """Claim until nothing is due; return the names."""
     names: list[str] = []
     while claimed := await store.claim_due(**arguments):
         names += [each.name for each in claimed]
@@ -58,7 +58,7 @@ async def drain(store: Store, **arguments: Any) -> list[str]:
 
 
 async def count_up(store: Store, *, name: str, times: int) -> int:
-    """Add one to a document's number, so many times, by compare-and-set; gives the losses."""
+    """Increment a document's number `times` times by compare-and-set; return the lost races."""
     done = lost = 0
     while done < times:
         found = await store.get_document("counters", "system", name)
@@ -81,7 +81,7 @@ VERBS: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
 
 
 def answer_lines(store: Store) -> None:
-    """Answer until the input ends."""
+    """Answer commands from standard input until it ends."""
     with asyncio.Runner() as runner:
         say("ready")
         for line in sys.stdin:
@@ -95,7 +95,7 @@ def answer_lines(store: Store) -> None:
 
 
 def main(opener: str, url: str) -> None:
-    """Open the store by the name of a function and a URL, and serve."""
+    """Open the store with `opener` (`module:function`) and a URL, and answer commands."""
     module, _, function = opener.partition(":")
     answer_lines(cast(Store, getattr(importlib.import_module(module), function)(url)))
 

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of an application; needs pytest.
+"""Pytest fixtures for applications that use Duly.
 
 Put `pytest_plugins = ["duly.testing.pytest_plugin"]` into the conftest.py at the root of the tests.
 """
@@ -15,7 +15,7 @@ from duly.testing.simulation import fast_forward as let_pass
 
 
 class FastForward(Protocol):
-    """Lets time pass for an application; see duly.testing.simulation.fast_forward."""
+    """The type of the `fast_forward` fixture; see duly.testing.simulation.fast_forward."""
 
     async def __call__(
         self,
@@ -30,5 +30,5 @@ class FastForward(Protocol):
 
 @pytest.fixture
 def fast_forward() -> FastForward:
-    """`await fast_forward(app, days=30)`: a month of the application's schedules in seconds."""
+    """Return the function to call as `await fast_forward(app, days=30)`."""
     return let_pass

@@ -1,7 +1,7 @@
-"""Station 1: triggers, the pure time rules.
+"""Triggers: pure time rules.
 
-`cron`, `every`, `weekly` and `once` make them; `next_after(instant)` asks them. Nothing here reads
-a clock to decide, keeps memory, or needs more than the standard library.
+`cron`, `every`, `weekly` and `once` create them; `next_after(instant)` evaluates them. Evaluation
+reads no clock and keeps no state; only the standard library is used.
 """
 
 from duly.triggers.bulk import next_after_many

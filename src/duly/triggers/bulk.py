@@ -1,8 +1,7 @@
-"""Station 1: many rows at once.
+"""Next times of many triggers at once.
 
-Takes triggers and instants; gives the next time of each. Rows with the same wall-clock rule share
-the work: between two fires of a rule every instant has the same answer, and in the short window of
-a planner most rules do not fire at all.
+Rows with the same wall-clock rule share the work: between two fires of a rule every instant has
+the same answer, and in a planner's short window most rules do not fire at all.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from duly.triggers.instants import END_MS, check_asked
 from duly.triggers.trigger import Trigger
 
 MAX_FIRES = 128
-"""A rule that fires more often than this among the instants is asked row by row."""
+"""A rule that fires more often than this among the instants is evaluated row by row."""
 
 
 def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> list[int | None]:
-    """What next_after_ms() would answer for each pair, in the same order."""
+    """Return the result of next_after_ms() for each pair, in the same order."""
     if len(triggers) != len(instants_ms):
         raise ValueError(f"{len(triggers)} triggers but {len(instants_ms)} instants")
     if not triggers:
         return []
-    # A claim gives them in order, and seeing that is cheaper than looking for both ends.
+    # A claim returns them in order; sorting sorted values is cheaper than min() and max().
     ascending = sorted(instants_ms)
     first, last = ascending[0], ascending[-1]
     check_asked(first)
@@ -41,7 +40,7 @@ def next_after_many(triggers: Sequence[Trigger], instants_ms: Sequence[int]) -> 
 def _answers(
     cores: set[WallCore], first_ms: int, last_ms: int
 ) -> tuple[dict[WallCore | None, int], dict[WallCore | None, list[int]]]:
-    """Rules with one answer for all instants, and those with several, given in order."""
+    """Return rules with one next time for all instants, and those with several, in order."""
     settled: dict[WallCore | None, int] = {}
     several: dict[WallCore | None, list[int]] = {}
     after = first_ms // 1000
@@ -55,7 +54,7 @@ def _answers(
 
 
 def _fires(core: WallCore, first_ms: int, last_ms: int) -> list[int]:
-    """A rule's times from one to the first beyond `last_ms`; none where they are too many."""
+    """Return a rule's times from `first_ms` to the first after `last_ms`; [] if too many."""
     times = [first_ms]
     while times[-1] <= last_ms:
         times.append(core.next_seconds(times[-1] // 1000) * 1000)
@@ -65,7 +64,7 @@ def _fires(core: WallCore, first_ms: int, last_ms: int) -> list[int]:
 
 
 def _positions(answers: list[int | None]) -> Iterator[int]:
-    """Where a row must be asked itself; list.index() passes over the others at full speed."""
+    """Yield positions without an answer; list.index() skips the others in C."""
     i = -1
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Station 1: days of the Gregorian calendar.
+"""Days of the Gregorian calendar.
 
-There are only fourteen calendars: seven first weekdays, leap or not. A rule about days is one
-table for each of them, made when first needed, so "the next matching day" is one look-up.
+There are only fourteen calendars: seven first weekdays, leap year or not. A rule about days is
+one table per calendar, built on first use, so finding the next matching day is one look-up.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def _year_mask(month_mask: MonthMask, number: int) -> int:
 
 
 def has_days(month_mask: MonthMask) -> bool:
-    """Whether any calendar has a matching day. Leap years first: they have every day."""
+    """Return whether any calendar has a matching day, leap years first: they have every day."""
     numbers = (*range(1, 14, 2), *range(0, 14, 2))
     return any(_year_mask(month_mask, number) for number in numbers)
 
 
 def next_day_of(month_mask: MonthMask) -> NextDay:
-    """Compile a rule about days."""
+    """Compile a rule about days into a function that returns the next matching day."""
     tables: list[array[int] | None] = [None] * len(_YEARS)
     origin = -_JANUARY_FIRST[0]
 
     @cache
     def table_of(number: int) -> array[int]:
-        """For each day of a calendar the first matching one from it on, or -1."""
+        """Return, for each day of a calendar, the first matching day at or after it, or -1."""
         mask, following = _year_mask(month_mask, number), -1
         table = array("h", bytes(2 * 366))
         for day in range(365, -1, -1):

@@ -1,7 +1,7 @@
-"""Station 1: what a rule in wall time and a zone make together.
+"""Compiled wall-time rules in a zone.
 
-A WallCore answers in seconds and is shared by all triggers with the same rule, zone, gap and fold,
-so that the bulk form can share their answers too. It remembers nothing.
+A WallCore returns seconds and is shared by all triggers with the same rule, zone, gap and fold,
+so that the bulk form can share their results too. It has no state.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from duly.triggers.rules import NextWall, cron_rule, month_mask, weekly_rule
 from duly.triggers.zone import CALM_SHIFT, Fold, Gap, Zone, zone
 
 CACHE_SIZE = 4096
-"""Compiled rules kept per process. More only cost a compilation each time they come back."""
+"""Compiled rules kept per process. A rule beyond that is compiled again at each use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """How wall time becomes instants: the zone, and what to do when its clocks change."""
+    """Conversion of wall time to instants: the zone, and the rules for clock changes."""
 
     tz: str = "UTC"
     gap: Gap = "next_valid"
@@ -45,7 +45,7 @@ class Wall:
         zone(tz)
 
     def to_json(self) -> dict[str, str]:
-        """The zone always; gap and fold where they are not the default."""
+        """Return the zone, and gap and fold unless they are the default."""
         shown = {"tz": self.tz}
         if self.gap != "next_valid":
             shown["gap"] = self.gap
@@ -60,14 +60,14 @@ NextSeconds = Callable[[int], int]
 
 @dataclass(slots=True, eq=False)
 class WallCore:
-    """A compiled rule in its zone. Compared by identity: that is what makes sharing cheap."""
+    """A compiled rule in its zone, compared by identity so that sharing is cheap."""
 
     zone: Zone
     next_wall: NextWall
     gap: Gap
     fold: Fold
     is_open_hour: bool = False
-    """The hour field begins with `*`: fires at every real match, so no time is ever missed."""
+    """The hour field begins with `*`: it fires at every real match, so no time is ever missed."""
     next_seconds: NextSeconds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,13 +101,13 @@ def _compile(zone: Zone, next_wall: NextWall, gap: Gap, fold: Fold) -> NextSecon
 
 @lru_cache(maxsize=CACHE_SIZE)
 def fields_of(expression: str, *, seconds: bool) -> tuple[Field, ...]:
-    """Understood fields of an expression; refused when no day of any year can match."""
+    """Return the parsed fields of an expression; refuse one that matches no day of any year."""
     fields = parse_fields(expression, seconds=seconds)
-    # H must find a day whatever it becomes. A larger day is never easier to match than a smaller
-    # one, so the largest stands for all; months have no such order, so each is tried.
+    # Every value of H must match some day. A larger day is never easier to match than a smaller
+    # one, so checking the largest is enough; months have no such order, so each is tried.
     resolved = (_hardest(fields, month) for month in range(12 if fields[4].has_hash else 1))
     if not all(has_days(month_mask(each)) for each in resolved):
-        # It is the third field from the end, of the macro-free expressions that can fail here.
+        # Day of month is the third field from the end; expressions with macros cannot fail here.
         position = [match.start() for match in re.finditer(r"[^ \t]+", expression)][-3]
         raise InvalidTrigger(
             "day of month",
@@ -128,7 +128,7 @@ def _hardest(fields: tuple[Field, ...], month: int) -> tuple[Field, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def cron_core(fields: tuple[Field, ...], wall: Wall) -> WallCore:
-    """The shared core of six resolved fields."""
+    """Return the shared core of six resolved fields."""
     rule = cron_rule(fields)
     if fields[2].text.startswith("*"):
         # Every matching hour of real time: nothing can be missed in a gap or repeated in a fold.
@@ -138,7 +138,7 @@ def cron_core(fields: tuple[Field, ...], wall: Wall) -> WallCore:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def once_core(wall_s: int, wall: Wall) -> WallCore:
-    """The shared core of a single wall time, in seconds since 1970 as if the wall were UTC."""
+    """Return the shared core of one wall time, in seconds since 1970 as if it were UTC."""
 
     def next_wall(after: int) -> int:
         return wall_s if after < wall_s else NEVER
@@ -148,5 +148,5 @@ def once_core(wall_s: int, wall: Wall) -> WallCore:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def weekly_core(minutes: tuple[int, ...], wall: Wall) -> WallCore:
-    """The shared core of a weekly table."""
+    """Return the shared core of a weekly table."""
     return WallCore(zone(wall.tz), weekly_rule(minutes), wall.gap, wall.fold)

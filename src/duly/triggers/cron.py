@@ -1,7 +1,4 @@
-"""Station 1: cron expressions, strict.
-
-Five fields (six with seconds=True), a zone, and the rules for clock changes.
-"""
+"""Cron triggers: a strict expression of five fields (six with seconds=True) in a zone."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from duly.triggers.zone import Fold, Gap
 
 @dataclass(frozen=True, slots=True)
 class Cron(WallTrigger):
-    """A cron expression in a zone. Make one with cron()."""
+    """A cron expression in a zone; create one with cron()."""
 
     expression: str
     seconds: bool = False
@@ -42,11 +39,11 @@ class Cron(WallTrigger):
 
     @property
     def words(self) -> str:
-        """The expression in plain words."""
+        """Return the expression in words."""
         return cron_words(self.expression, seconds=self.seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object; parse_trigger() reads it back."""
+        """Return a versioned object that parse_trigger() reads back."""
         shown: dict[str, Any] = {"v": JSON_VERSION, "kind": "cron", "expression": self.expression}
         if self.seconds:
             shown["seconds"] = True
@@ -69,11 +66,12 @@ def cron(
     end_at: datetime | None = None,
     spread: timedelta | float | None = None,
 ) -> Cron:
-    """A cron expression, evaluated on the wall clock of a zone.
+    """Return a trigger for a cron expression, evaluated on the wall clock of a zone.
 
     Five fields: minute, hour, day of month, month, day of week; with seconds=True six, seconds
-    first. `gap` says what becomes of a time that a clock change removes, `fold` which one counts
-    of a time that comes twice; an hour field that begins with `*` fires at every real match.
+    first. `gap` decides when a local time runs that does not exist because of a clock change,
+    `fold` which one of a local time that exists twice; an hour field that begins with `*` fires
+    at every real match.
     """
     limits = Limits.of(start_at, end_at, spread)
     return Cron(expression, seconds, Wall(tz, gap, fold), limits)

@@ -1,4 +1,4 @@
-"""Lengths of time in words: the one way in which messages, logs and commands write them. Pure."""
+"""Durations as text, the same in all messages, logs and commands."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from duly.errors import InvalidInput, shown
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _MAX_SHOWN_MS = 10**18
-"""Larger numbers are no length of time, and Python refuses to write those of 4,300 digits."""
+"""Larger numbers are not durations, and Python refuses to format more than 4,300 digits."""
 
 
 def duration_text(ms: float) -> str:
-    """Return a length of time in its two largest units: `250 ms`, `1.5 s`, `5 min`, `1 h 30 min`.
+    """Return a duration in its two largest units: `250 ms`, `1.5 s`, `5 min`, `1 h 30 min`.
 
-    A part of a millisecond is rounded; a negative length has a minus sign.
+    Fractions of a millisecond are rounded; a negative duration has a minus sign.
     """
     if ms < 0:
         return f"-{duration_text(-ms)}"
@@ -44,7 +44,7 @@ def duration_shown(ms: object) -> str:
 
 
 def check_duration(field: str, ms: object, least_ms: int, most_ms: int) -> None:
-    """Refuse a length in milliseconds that is no whole number within its bounds."""
+    """Refuse a duration that is not a whole number of milliseconds within its bounds."""
     if type(ms) is not int or not least_ms <= ms <= most_ms:
         allowed = f"{duration_text(least_ms)} to {duration_text(most_ms)}, in whole milliseconds"
         raise InvalidInput(f"{field} is {duration_shown(ms)}; allowed: {allowed}")

@@ -1,6 +1,6 @@
-"""Station 1: anchored intervals on real time.
+"""Interval triggers in real time: anchor + k · interval.
 
-anchor + k · interval: never drifts, never replays a backlog by itself, blind to clock changes.
+They do not drift, do not replay a backlog by themselves, and ignore clock changes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _UNITS_MS = {
 
 @dataclass(frozen=True, slots=True)
 class Every(Trigger):
-    """A fixed interval from an anchor. Make one with every()."""
+    """A fixed interval from an anchor; create one with every()."""
 
     interval_ms: int
     limits: Limits = NO_LIMITS
-    """limits.start_ms is the anchor."""
+    """`limits.start_ms` is the anchor."""
     core = None
     shared = None
 
@@ -43,11 +43,11 @@ class Every(Trigger):
 
     @property
     def words(self) -> str:
-        """The interval in plain words."""
+        """Return the interval in words."""
         return every_words(self.interval_ms)
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object; parse_trigger() reads it back."""
+        """Return a versioned object that parse_trigger() reads back."""
         shown = {"v": JSON_VERSION, "kind": "every", "interval_ms": self.interval_ms}
         return shown | self.limits.to_json()
 
@@ -73,16 +73,16 @@ def every(
     end_at: datetime | None = None,
     spread: timedelta | float | None = None,
 ) -> Every:
-    """An interval of real time: a day is 24 hours, whatever the clocks do.
+    """Return a trigger for an interval of real time: a day is always 24 hours.
 
-    It counts from start_at; without one, from the time given to bind().
+    It counts from start_at; without one, from the time passed to bind().
     """
     units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
     return Every(interval_ms(units), Limits.of(start_at, end_at, spread))
 
 
 def interval_ms(units: dict[str, float]) -> int:
-    """Whole milliseconds of a sum of units."""
+    """Return a sum of units in whole milliseconds."""
     total = 0.0
     given: dict[str, object] = {**units}
     for name, amount in given.items():

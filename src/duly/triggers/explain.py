@@ -1,7 +1,7 @@
-"""Station 1: a trigger explained to people.
+"""Explanations of triggers for people.
 
-Takes a trigger and an instant; gives its words and its next times, each with a remark where a
-clock change moved it, doubled it, or took one away before it.
+A trigger in words and its next times, each with a remark if a clock change moved it, doubled it,
+or removed one before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_TIMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ExplainedTime:
-    """One nominal time, on the wall of the trigger's zone and in UTC."""
+    """One nominal time, in the trigger's zone and in UTC."""
 
     at: datetime
     local: datetime
@@ -39,18 +39,18 @@ class ExplainedTime:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A rule in words and its next times; str() is the text for people."""
+    """A trigger in words and its next times; str() returns it as text."""
 
     words: str
     tz: str | None
-    """The zone whose wall decides; None for rules on real time."""
+    """The zone the rule is evaluated in; None for rules in real time."""
     times: tuple[ExplainedTime, ...]
     is_over: bool = False
     """The trigger has no next time at all."""
 
     @property
     def heading(self) -> str:
-        """The words and the zone they are true in."""
+        """Return the words and the zone they apply to."""
         return self.words if self.tz is None else f"{self.words}, {self.tz}"
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
-    """Words and the next n times after an instant (the present where none is given)."""
+    """Return the trigger in words and its next n times after an instant (default: now)."""
     if type(n) is not int or not 0 <= n <= MAX_TIMES:
         raise InvalidInput(f"n is {shown(n)}; allowed: 0 to {MAX_TIMES}")
     info = ZoneInfo(trigger.tz)
@@ -79,7 +79,7 @@ def explain(trigger: Trigger, n: int, after: datetime | None) -> Explanation:
 
 
 def _remarks(core: WallCore, last_ms: int, found_ms: int) -> list[str]:
-    """What clock changes did on the way from one time to the next."""
+    """Return remarks on the clock changes between one time and the next."""
     last, found = last_ms // 1000, found_ms // 1000
     remarks = []
     # A fold or shifted gap just before `last` can still concern `found`: look a day back.
@@ -96,7 +96,7 @@ def _remarks(core: WallCore, last_ms: int, found_ms: int) -> list[str]:
 
 
 def _gap_remarks(core: WallCore, last: int, found: int, change: tuple[int, int, int]) -> list[str]:
-    """Remarks on the wall times that one forward change of the clocks removed."""
+    """Return remarks on the wall times that one forward clock change removed."""
     start, before, after = change
     remarks: list[str] = []
     wall = core.next_wall(start + before - 1)
@@ -112,7 +112,7 @@ def _gap_remarks(core: WallCore, last: int, found: int, change: tuple[int, int, 
 
 
 def _fraction(at: datetime) -> str:
-    """Milliseconds of a rule that has them."""
+    """Return the milliseconds as a suffix; "" if there are none."""
     return f".{at.microsecond // 1000:03}" if at.microsecond // 1000 else ""
 
 

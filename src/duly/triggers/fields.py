@@ -1,7 +1,7 @@
-"""Station 1: the words of a cron expression.
+"""Parser of cron expressions.
 
-Takes text; gives one Field per position, each a tuple of Items, or raises InvalidTrigger that
-names the field, the text, the place and what is allowed. Nothing here knows about time.
+Returns one Field per position, each a tuple of Items, or raises InvalidTrigger with the field, the
+text, its position and the allowed values. Evaluation is in `rules`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Kind = Literal["values", "hash", "last", "last_weekday", "nearest_weekday", "las
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one position of the expression may hold."""
+    """The allowed values of one position of the expression."""
 
     name: str
     low: int
@@ -42,7 +42,7 @@ class Shape:
 
     @property
     def allowed(self) -> str:
-        """One line for people."""
+        """Return the allowed values as one line of text."""
         names = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
         return (
             f"{self.low}-{self.high}{names}, lists a,b, ranges a-b, steps */n, *, H{self.specials}"
@@ -61,7 +61,7 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One element of a list: plain values, or something that depends on the month or the key."""
+    """One element of a list: plain values, or one that depends on the month or the key."""
 
     kind: Kind
     values: range | tuple[int, int]
@@ -71,7 +71,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One position of the expression, understood."""
+    """One parsed position of the expression."""
 
     shape: Shape
     text: str
@@ -79,16 +79,16 @@ class Field:
 
     @property
     def is_open(self) -> bool:
-        """Begins with `*` or `?`: not restricted, as Vixie's cron means it."""
+        """Return whether it begins with `*` or `?`: not restricted, as in Vixie cron."""
         return self.text[0] in "*?"
 
     @property
     def has_hash(self) -> bool:
-        """Some element waits for the schedule's key."""
+        """Return whether an element is an H, which the schedule's key decides."""
         return any(item.kind == "hash" for item in self.items)
 
     def resolve(self, choose: Callable[[str, int], int]) -> Field:
-        """The same field with every H decided by choose(field name, number of choices)."""
+        """Return the field with every H replaced by choose(field name, number of choices)."""
         return replace(self, items=tuple(self._decide(item, choose) for item in self.items))
 
     def _decide(self, item: Item, choose: Callable[[str, int], int]) -> Item:
@@ -99,7 +99,7 @@ class Field:
 
 
 def parse_fields(expression: str, *, seconds: bool) -> tuple[Field, ...]:
-    """The six fields of an expression, seconds first; five-field ones get second 0."""
+    """Return the six fields of an expression, seconds first; five-field ones get second 0."""
     if len(expression) > MAX_LENGTH:
         allowed = f"at most {MAX_LENGTH} characters"
         raise InvalidTrigger("expression", expression, allowed)
@@ -148,7 +148,7 @@ def _check_count(expression: str, words: list[tuple[str, int]], *, seconds: bool
 
 
 class _Reader:
-    """Reads one field; knows where it stands so that errors can point."""
+    """Reader of one field; keeps its position for error messages."""
 
     def __init__(self, shape: Shape, source: str, start: int) -> None:
         self.shape = shape
@@ -179,7 +179,7 @@ class _Reader:
         if dash:
             high = self._value(last, at + len(first) + 1)
             if last.upper() == "SUN" and low > 0:
-                high = 7  # FRI-SUN: Sunday closes the week as well as it opens it
+                high = 7  # FRI-SUN: Sunday is also the last day of the week
         else:
             high = self._top if slash else low
         if high < low:
@@ -188,7 +188,7 @@ class _Reader:
 
     @property
     def _top(self) -> int:
-        """Largest value that `*` and `a/n` reach: Sunday counts once."""
+        """Return the largest value of `*` and `a/n`: Sunday counts once."""
         return 6 if self.shape.name == "day of week" else self.shape.high
 
     def _value(self, text: str, at: int) -> int:
@@ -220,7 +220,7 @@ class _Reader:
         return Item("hash", range(low, high + 1, step if stepped else high - low + 1))
 
     def _special(self, upper: str, text: str, at: int) -> Item | None:
-        """`?`, L, LW, 15W in the day of month; `?`, 5L, 1#2 in the day of week."""
+        """Read `?`, L, LW, 15W in the day of month; `?`, 5L, 1#2 in the day of week."""
         if not self.shape.specials or not text.isascii():
             return None
         if upper == "?":

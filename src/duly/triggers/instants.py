@@ -1,7 +1,6 @@
-"""Instants: aware datetimes outside, integer milliseconds since 1970 inside.
+"""Instants: aware datetimes in the API, integer milliseconds since 1970 inside.
 
-Takes a datetime and gives milliseconds, or the reverse. Naive datetimes and years outside the
-range are refused here, so that nothing behind this line has to ask.
+Conversion refuses naive datetimes and years outside the range, so no other module has to check.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ DAY = 86_400
 STORED_FROM_MS = 946_684_800_000
 """2000-01-01. A stored instant before it is most likely seconds written as milliseconds."""
 END_MS = 7_258_118_400_000
-"""2200-01-01. No question and no answer lies at or after it."""
+"""2200-01-01. Instants and next times are before it."""
 END_S = END_MS // 1000
 NEVER = 1 << 60
-"""Seconds. Rules answer it where nothing matches; like everything past END_S it means None."""
+"""Seconds. Rules return it if nothing matches; like everything past END_S it means None."""
 
 
 def to_ms(instant: datetime) -> int:
-    """Milliseconds since 1970 of an aware datetime, rounded down."""
+    """Return an aware datetime in milliseconds since 1970, rounded down; refuse a naive one."""
     given: object = instant
     if not isinstance(given, datetime) or given.utcoffset() is None:
         raise InvalidInstant(
@@ -44,22 +43,22 @@ def _midnight(day: int) -> datetime:
 
 
 def from_seconds(seconds: int) -> datetime:
-    """The aware UTC datetime of whole seconds since 1970."""
+    """Return the UTC datetime of whole seconds since 1970."""
     minute = seconds // 60
     if minute * 60 != seconds:
         return datetime.fromtimestamp(seconds, UTC)
-    # Adding two datetime values is half the price of making one from a number.
+    # Adding two datetime values takes half the time of creating one from a number.
     day = minute // 1440
     return _midnight(day) + _MINUTES[minute - day * 1440]
 
 
 def from_ms(ms: int) -> datetime:
-    """The aware UTC datetime of milliseconds since 1970."""
+    """Return the UTC datetime of milliseconds since 1970."""
     return EPOCH + timedelta(milliseconds=ms)
 
 
 def check_asked(ms: int) -> None:
-    """Refuse a question about an instant outside 1970–2200."""
+    """Refuse an instant outside 1970–2200."""
     if not 0 <= ms < END_MS:
         try:
             shown = from_ms(ms).isoformat()
@@ -69,7 +68,7 @@ def check_asked(ms: int) -> None:
 
 
 def calendar_ms(instant: datetime) -> int:
-    """Milliseconds of an instant that has a date in every zone: all but the first and last day."""
+    """Return an instant in milliseconds; refuse one that has no date in some zone."""
     ms = to_ms(instant)
     if not _FIRST_MS <= ms < _LAST_MS:
         told = instant.isoformat()
@@ -78,7 +77,7 @@ def calendar_ms(instant: datetime) -> int:
 
 
 def stored_ms(field: str, instant: datetime) -> int:
-    """Milliseconds of an instant that a trigger keeps; refused outside 2000–2200."""
+    """Return an instant that a trigger stores, in milliseconds; refuse one outside 2000–2200."""
     try:
         ms = to_ms(instant)
     except InvalidInstant:
@@ -87,7 +86,7 @@ def stored_ms(field: str, instant: datetime) -> int:
 
 
 def check_stored(field: str, ms: object) -> int:
-    """The same rule for milliseconds read from JSON."""
+    """Return milliseconds read from JSON; refuse them outside 2000–2200."""
     if type(ms) is not int or not STORED_FROM_MS <= ms < END_MS:
         allowed = "milliseconds since 1970 in the years 2000 to 2199 (not seconds)"
         raise InvalidTrigger(field, ms, allowed)

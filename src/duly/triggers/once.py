@@ -1,7 +1,7 @@
-"""Station 1: one time, then finished.
+"""One-time triggers.
 
-`Once` is a fixed instant. `LocalOnce` is a wall time in a zone: what is stored is the wall time, so
-that new zone rules move the instant as they do for cron.
+`Once` is a fixed instant. `LocalOnce` stores a wall time in a zone, so that new zone rules move its
+instant as they do for cron.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOCAL = "a local date and time in whole seconds and without an offset, such as 
 
 @dataclass(frozen=True, slots=True)
 class Once(Trigger):
-    """A single instant. Make one with once()."""
+    """A single instant; create one with once()."""
 
     at_ms: int
     limits: Limits = NO_LIMITS
@@ -42,26 +42,26 @@ class Once(Trigger):
 
     @property
     def at(self) -> datetime:
-        """The one nominal time."""
+        """Return the only nominal time."""
         return from_ms(self.at_ms)
 
     @property
     def start_at(self) -> datetime:
-        """The one nominal time."""
+        """Return the only nominal time."""
         return self.at
 
     @property
     def end_at(self) -> datetime:
-        """The one nominal time."""
+        """Return the only nominal time."""
         return self.at
 
     @property
     def words(self) -> str:
-        """The time in plain words."""
+        """Return the time in words."""
         return once_words(self.at)
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object; parse_trigger() reads it back."""
+        """Return a versioned object that parse_trigger() reads back."""
         shown = {"v": JSON_VERSION, "kind": "once", "at_ms": self.at_ms}
         return shown | self.limits.to_json()
 
@@ -71,7 +71,7 @@ class Once(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class LocalOnce(WallTrigger):
-    """A single wall time in a zone. Make one with once(at, tz=...)."""
+    """A single wall time in a zone; create one with once(at, tz=...)."""
 
     local: str
     """ISO-8601 without an offset, in whole seconds."""
@@ -90,22 +90,22 @@ class LocalOnce(WallTrigger):
 
     @property
     def at(self) -> datetime | None:
-        """The one nominal time; None where the wall skips it and `gap` is skip."""
-        # Two days before the wall time read as UTC lie before it in every zone.
+        """Return the only nominal time; None if it does not exist in the zone and `gap` is skip."""
+        # Two days before the wall time read as UTC is before it in every zone.
         return self.next_after(_local_time(self.local).replace(tzinfo=UTC) - timedelta(days=2))
 
     @property
     def words(self) -> str:
-        """The time in plain words, on the wall of its zone."""
+        """Return the time in words, as local time of its zone."""
         return local_once_words(_local_time(self.local))
 
     @property
     def version(self) -> int:
-        """Releases that do not know local times leave it alone."""
+        """Return the stored version; releases that do not know local times skip it."""
         return LOCAL_ONCE_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object; parse_trigger() reads it back."""
+        """Return a versioned object that parse_trigger() reads back."""
         shown = {"v": LOCAL_ONCE_VERSION, "kind": "once", "at": self.local}
         return shown | self.wall.to_json() | self.limits.to_json()
 
@@ -118,18 +118,18 @@ def once(
     fold: Fold = "first",
     spread: timedelta | float | None = None,
 ) -> Once | LocalOnce:
-    """Return a trigger for one time; after it the trigger has no next time.
+    """Return a trigger for one time, after which it has no next time.
 
-    `at` is an aware datetime or ISO-8601 text with an offset. With `tz` it is a local time instead:
-    a naive datetime or text without an offset, on the wall of that zone. `gap` and `fold` then
-    decide a local time that does not exist or comes twice, as for cron().
+    `at` is an aware datetime or ISO-8601 text with an offset. With `tz` it is a local time of that
+    zone instead: a naive datetime or text without an offset. `gap` and `fold` then apply to a local
+    time that does not exist or exists twice, as for cron().
     """
     limits = Limits.of(None, None, spread)
     return once_at(_read("at", at), None if tz is None else Wall(tz, gap, fold), limits)
 
 
 def once_at(at: datetime, wall: Wall | None, limits: Limits) -> Once | LocalOnce:
-    """Return the trigger of a time that was read already."""
+    """Return the trigger of a parsed time; refuse a missing or surplus offset."""
     if wall is None:
         if at.utcoffset() is None:
             raise InvalidTrigger("at", at.isoformat(), _INSTANT)
@@ -137,7 +137,7 @@ def once_at(at: datetime, wall: Wall | None, limits: Limits) -> Once | LocalOnce
     if at.utcoffset() is not None:
         raise InvalidTrigger("at", at.isoformat(), f"with tz, {_LOCAL}; omit tz to keep the offset")
     if wall.tz == "UTC":
-        # Nothing moves UTC, so the instant says it all, and older releases can read it.
+        # UTC has no clock changes: the instant is enough, and older releases can read it.
         return Once(stored_ms("at", at.replace(tzinfo=UTC)), limits)
     return LocalOnce(at.isoformat(), wall, limits)
 
@@ -152,7 +152,7 @@ def _read(field_name: str, at: object) -> datetime:
 
 
 def read_time(text: object) -> datetime:
-    """Return the date and time that ISO-8601 text names; ValueError where it names none."""
+    """Return the date and time of ISO-8601 text; raise ValueError if it has none."""
     if not isinstance(text, str) or len(text.strip()) <= len("2026-11-19"):
         raise ValueError(text)
     return datetime.fromisoformat(text)

@@ -1,7 +1,7 @@
-"""Station 1: triggers from JSON and from bare cron strings.
+"""Parser of triggers in JSON and of bare cron strings.
 
-Takes what to_json() gave, or what a person or an agent wrote in its place; gives the trigger, or
-raises InvalidTrigger. Unknown fields are refused: a mistyped name must not be a silent default.
+Reads the output of to_json() and JSON written by hand or by an agent; raises InvalidTrigger.
+Unknown fields are refused: a mistyped name must not silently become a default.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ AnyTrigger: TypeAlias = Cron | Every | Weekly | Once | LocalOnce
 def parse_trigger(
     obj: object, *, zones: Literal["any", "utc"] = "any", wall: Wall | None = None
 ) -> AnyTrigger:
-    """Return the trigger of an object of to_json(), of its JSON text, or of a bare cron string.
+    """Return the trigger of a to_json() object, its JSON text, or a bare cron string.
 
-    People may write `start_at`, `end_at` and `at` as ISO-8601 with an offset, `spread` in seconds
+    Also accepted: `start_at`, `end_at` and `at` as ISO-8601 with an offset, `spread` in seconds,
     and an interval in weeks, days, hours, minutes and seconds; `at` without an offset is local time
-    in `tz`. `zones="utc"` refuses other zones. `wall` is the zone, gap and fold of a rule that
-    names no `tz`; without it that is UTC.
+    in `tz`. `zones="utc"` refuses other zones. `wall` is the zone, gap and fold of a rule without
+    `tz`; default: UTC.
     """
     trigger = _parse(obj, wall)
     if zones == "utc" and trigger.tz != "UTC":
@@ -75,11 +75,11 @@ def _loads(text: str) -> object:
             position=position,
         ) from None
     except (ValueError, RecursionError):
-        raise InvalidTrigger("trigger", text, "JSON of sane depth and size") from None
+        raise InvalidTrigger("trigger", text, "JSON without deep nesting or huge numbers") from None
 
 
 def _mistake(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
-    """Return the position and the reason of a syntax error, the same on every interpreter.
+    """Return the position and the reason of a syntax error, the same on every Python version.
 
     For a trailing comma, Python 3.13 points at the comma and older versions at the bracket.
     """
@@ -93,11 +93,11 @@ def _mistake(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
 
 @dataclass(slots=True)
 class _Parts:
-    """The object being read; what nobody took is refused at the end."""
+    """The object being read; fields left over are refused at the end."""
 
     left: dict[Any, Any]
     default_wall: Wall | None = None
-    """Of a rule that names no zone."""
+    """Zone, gap and fold of a rule that names no zone."""
     taken: list[str] = field(default_factory=list)
 
     def take(self, name: str, default: Any = None) -> Any:
@@ -105,7 +105,7 @@ class _Parts:
         return self.left.pop(name, default)
 
     def instant(self, name: str) -> int | None:
-        """Milliseconds of `name` (ISO-8601) or `name_ms`; both at once are refused."""
+        """Return `name` (ISO-8601) or `name_ms` in milliseconds; refuse both at once."""
         text, ms = self.take(name), self.take(f"{name}_ms")
         if text is None:
             return None if ms is None else check_stored(name, ms)
@@ -183,13 +183,13 @@ def _is_local(at: object) -> bool:
 
 
 def _once_wall(parts: _Parts) -> Wall | None:
-    """The zone of a local time: named, or what stands for a rule that names none."""
+    """Return the zone of a local time: the named one, or the default."""
     if "tz" in parts.left:
         return parts.wall()
     if parts.default_wall is None:
         return None
     wall = parts.wall()
-    # A recurring rule may fire at both; a single time is the first of them unless told otherwise.
+    # A recurring rule may fire at both; a single time defaults to the first.
     return replace(wall, fold="first") if wall.fold == "both" else wall
 
 

@@ -1,7 +1,7 @@
-"""Station 1: rules in wall time, compiled.
+"""Compiler of wall-time rules.
 
-Takes understood fields or the minutes of a week; gives a function from a wall time to the next
-matching one. It knows nothing of zones, and remembers nothing.
+Compiles parsed fields or the minutes of a week into a function that returns the next matching wall
+time. The functions know no zones and keep no state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NextWall = Callable[[int], int]
 
 
 def weekly_rule(minutes: tuple[int, ...]) -> NextWall:
-    """Minutes of the week, Monday first, sorted."""
+    """Return the rule of sorted minutes of the week, counted from Monday 00:00."""
     if not minutes:
         return lambda _wall: NEVER
 
@@ -41,7 +41,7 @@ def weekly_rule(minutes: tuple[int, ...]) -> NextWall:
 
 
 def _next_minutes(minutes: tuple[int, ...]) -> array[int]:
-    """For each minute of a day the first matching one from it on; past 1440 it is tomorrow's."""
+    """Return, per minute of a day, the first matching minute from it on; 1440+ is tomorrow's."""
     table = array("h", bytes(2 * 1440))
     following = minutes[0] + 1440
     matching = set(minutes)
@@ -93,7 +93,7 @@ def _with_seconds(next_minute: NextWall, seconds: tuple[int, ...]) -> NextWall:
 
 
 def cron_rule(fields: tuple[Field, ...]) -> NextWall:
-    """The rule of six fields without H."""
+    """Return the rule of six fields without H."""
     second, minute, hour = fields[:3]
     minutes = tuple(60 * h + m for h in _plain(hour) for m in _plain(minute))
     weekdays = _weekdays_alone(fields)
@@ -108,13 +108,13 @@ def cron_rule(fields: tuple[Field, ...]) -> NextWall:
 
 
 def month_mask(fields: tuple[Field, ...]) -> MonthMask:
-    """The days that six fields name, month by month."""
+    """Return the matching days of six fields as a function of the month."""
     day, month, weekday = fields[3:]
     return partial(_month_mask, day, month, weekday)
 
 
 def _weekdays_alone(fields: tuple[Field, ...]) -> list[int] | None:
-    """Weekdays (Monday = 0) where nothing but weekdays decides the day, else None."""
+    """Return the weekdays (Monday = 0) if only they decide the day, else None."""
     day, month, weekday = fields[3:]
     if _plain(month) != tuple(range(1, 13)) or _plain(day) != tuple(range(1, 32)):
         return None
@@ -132,7 +132,7 @@ def _plain(field: Field) -> tuple[int, ...]:
 def _month_mask(
     day: Field, month: Field, weekday: Field, number: int, length: int, first: int
 ) -> int:
-    """Matching days of one month; `first` is the weekday of its first day, Monday = 0."""
+    """Return the matching days of a month; `first`: weekday of its first day, Monday = 0."""
     if not any(number in item.values for item in month.items):
         return 0
     by_day = _days_mask(day.items, length, first)
@@ -159,7 +159,7 @@ def _days_mask(items: tuple[Item, ...], length: int, first: int) -> int:
 
 
 def _nearest_weekday(day: int, length: int, first: int) -> int:
-    """The Monday to Friday nearest to a day, never in another month."""
+    """Return the weekday (Monday to Friday) nearest to a day, never in another month."""
     weekday = (first + day - 1) % 7
     if weekday == 5:
         return day - 1 if day > 1 else day + 2
@@ -169,7 +169,7 @@ def _nearest_weekday(day: int, length: int, first: int) -> int:
 
 
 def _weekday_bits(items: tuple[Item, ...]) -> int:
-    """Plain weekdays as bits, Sunday = bit 0, as cron numbers them."""
+    """Return the plain weekdays as bits, Sunday = bit 0, as cron numbers them."""
     bits = 0
     for item in items:
         if item.kind == "values":
@@ -195,5 +195,5 @@ def _weekdays_mask(items: tuple[Item, ...], length: int, first: int) -> int:
 
 
 def _first_of(weekday: int, first: int) -> int:
-    """Day of the month of the first `weekday` (Sunday = 0) of a month that begins on `first`."""
+    """Return the day of the first `weekday` (Sunday = 0) of a month that begins on `first`."""
     return (weekday - 1 - first) % 7 + 1

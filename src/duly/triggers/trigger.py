@@ -1,7 +1,7 @@
-"""Station 1: what all triggers share.
+"""Base classes of all triggers.
 
-Takes an instant, gives the next nominal time strictly after it, or None. Triggers are values:
-frozen, hashable, equal by content, without memory. Run time = nominal time + offset.
+A trigger returns the next nominal time strictly after an instant, or None. Triggers are values:
+frozen, hashable, equal by content, stateless. Run time = nominal time + offset.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from duly.triggers.instants import (
 
 JSON_VERSION = 1
 LOCAL_ONCE_VERSION = 2
-"""Of a local one-time rule: releases that know only version 1 leave its rows alone."""
+"""Version of a local one-time rule: releases that know only version 1 skip its rows."""
 NEWEST_VERSION = LOCAL_ONCE_VERSION
 MAX_SPREAD_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on nominal time (both inclusive), the spread, and the seed that bind() gives."""
+    """Bounds on nominal time (both inclusive), the spread, and the seed that bind() sets."""
 
     start_ms: int | None = None
     end_ms: int | None = None
@@ -50,7 +50,7 @@ class Limits:
             if ms is not None:
                 check_stored(name, ms)
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
-            raise InvalidTrigger("end_at", str(from_ms(self.end_ms)), "no time before start_at")
+            raise InvalidTrigger("end_at", str(from_ms(self.end_ms)), "a time at or after start_at")
         if type(self.spread_ms) is not int or not 0 <= self.spread_ms <= MAX_SPREAD_MS:
             raise InvalidTrigger("spread", duration_shown(self.spread_ms), "0 seconds to 1 day")
         if self.seed is not None and not _is_seed(self.seed):
@@ -63,7 +63,7 @@ class Limits:
         end_at: datetime | None,
         spread: timedelta | float | None = None,
     ) -> Limits:
-        """Limits from what people write."""
+        """Return the limits of datetimes and a spread as passed by the caller."""
         if start_at is None and end_at is None and spread is None:
             return NO_LIMITS
         return cls(
@@ -73,7 +73,7 @@ class Limits:
         )
 
     def to_json(self) -> dict[str, object]:
-        """What is set, and nothing else."""
+        """Return only the values that are set."""
         shown = {
             "start_at_ms": self.start_ms,
             "end_at_ms": self.end_ms,
@@ -83,7 +83,7 @@ class Limits:
         return {name: value for name, value in shown.items() if value is not None}
 
     def choose(self, purpose: str, choices: int) -> int:
-        """A number below `choices`, the same on every node for one seed and purpose."""
+        """Return a number below `choices`, the same on every node for one seed and purpose."""
         digest = hashlib.sha256(f"{self.seed}:{purpose}".encode()).digest()
         return int.from_bytes(digest[:8], "big") % choices
 
@@ -92,22 +92,22 @@ NO_LIMITS = Limits()
 
 
 class Trigger:
-    """A pure time rule. Make one with cron(), every(), weekly() or once()."""
+    """A pure time rule; create one with cron(), every(), weekly() or once()."""
 
     __slots__ = ()
     limits: Limits
     core: WallCore | None
-    """The wall-clock rule, for those that have one; None also while H is unbound."""
+    """The compiled wall-clock rule; None for rules in real time and while H is unbound."""
     shared: WallCore | None
-    """The same where it decides alone: None also where start_at or end_at have a say."""
+    """`core`, or None if start_at or end_at is set."""
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """First nominal time strictly after an aware instant, in UTC; None when there is none."""
+        """Return the first nominal time strictly after an aware instant, in UTC, or None."""
         found = self.next_after_ms(to_ms(instant))
         return None if found is None else from_ms(found)
 
     def next_after_ms(self, ms: int) -> int | None:
-        """The same on integer milliseconds since 1970."""
+        """Return the first nominal time strictly after `ms`; both in milliseconds since 1970."""
         if not 0 <= ms < END_MS:
             check_asked(ms)
         limits = self.limits
@@ -119,7 +119,7 @@ class Trigger:
         return None if limits.end_ms is not None and found > limits.end_ms else found
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Nominal times strictly after `start`, up to and including `end`, lazily."""
+        """Yield nominal times strictly after `start`, up to and including `end`."""
         last = to_ms(end)
         found = self.next_after_ms(to_ms(start))
         while found is not None and found <= last:
@@ -127,10 +127,10 @@ class Trigger:
             found = self.next_after_ms(found)
 
     def bind(self, key: str, created_at: datetime) -> Self:
-        """Fix what the rule alone cannot know; a bound trigger, or one that needs nothing, stays.
+        """Return the trigger with H, spread and anchor fixed; itself if nothing is left to fix.
 
         `key` decides H and the spread's offset, the same on every node; `created_at` becomes the
-        anchor of an interval that has none.
+        anchor of an interval without one.
         """
         if not isinstance(key, str):
             raise InvalidTrigger("key", key, "the schedule's key as text")
@@ -144,12 +144,12 @@ class Trigger:
 
     @property
     def is_bound(self) -> bool:
-        """Nothing is left for bind() to fix."""
+        """Return whether nothing is left for bind() to fix."""
         return not self._needs_anchor and not (self._needs_seed and self.limits.seed is None)
 
     @property
     def offset_ms(self) -> int:
-        """What is added to every nominal time to get its run time: 0 <= offset < spread."""
+        """Return the offset from nominal time to run time: 0 <= offset < spread."""
         if not self.limits.spread_ms:
             return 0
         if self.limits.seed is None:
@@ -157,40 +157,40 @@ class Trigger:
         return self.limits.choose("spread", self.limits.spread_ms)
 
     def run_at(self, nominal: datetime) -> datetime:
-        """The run time of a nominal time."""
+        """Return the run time of a nominal time."""
         return from_ms(to_ms(nominal) + self.offset_ms)
 
     def explain(self, n: int = 5, after: datetime | None = None) -> Explanation:
-        """The rule in words, and its next n times with remarks on clock changes."""
+        """Return the rule in words, and its next n times with remarks on clock changes."""
         return explain(self, n, after)
 
     @property
     def tz(self) -> str:
-        """Name of the IANA zone whose wall the rule reads; UTC for rules on real time."""
+        """Return the IANA name of the rule's zone; UTC for rules in real time."""
         return "UTC"
 
     @property
     def version(self) -> int:
-        """The oldest version of the stored form that can say it."""
+        """Return the oldest version of the stored form that can express the trigger."""
         return JSON_VERSION
 
     @property
     def start_at(self) -> datetime | None:
-        """First possible nominal time."""
+        """Return the first allowed nominal time; None: no bound."""
         return None if self.limits.start_ms is None else from_ms(self.limits.start_ms)
 
     @property
     def end_at(self) -> datetime | None:
-        """Last possible nominal time."""
+        """Return the last allowed nominal time; None: no bound."""
         return None if self.limits.end_ms is None else from_ms(self.limits.end_ms)
 
     @property
     def words(self) -> str:
-        """The rule in plain words."""
+        """Return the rule in words."""
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object that parse_trigger() reads back to an equal trigger."""
+        """Return a versioned object that parse_trigger() reads back to an equal trigger."""
         raise NotImplementedError
 
     @property
@@ -202,7 +202,7 @@ class Trigger:
         return False
 
     def _next_ms(self, ms: int) -> int | None:
-        """First nominal time strictly after `ms`, the limits aside."""
+        """Return the first nominal time strictly after `ms`, regardless of the limits."""
         raise NotImplementedError
 
     def _with_limits(self, limits: Limits) -> Self:
@@ -210,23 +210,23 @@ class Trigger:
 
 
 class WallTrigger(Trigger):
-    """A trigger that reads a wall clock: cron and weekly."""
+    """A trigger in wall-clock time: cron, weekly and local once."""
 
     __slots__ = ()
     wall: Wall
 
     def _set_core(self, core: WallCore | None) -> None:
-        """Finish the construction of a frozen value."""
+        """Set the computed fields of a frozen value."""
         is_bounded = self.limits.start_ms is not None or self.limits.end_ms is not None
         object.__setattr__(self, "core", core)
         object.__setattr__(self, "shared", None if is_bounded else core)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """First nominal time strictly after an aware instant, in UTC; None when there is none."""
+        """Return the first nominal time strictly after an aware instant, in UTC, or None."""
         core = self.shared
         if core is None:
             return super().next_after(instant)
-        # The common case in whole seconds: the detour through milliseconds would cost a third.
+        # The common case in whole seconds: converting to milliseconds would cost a third.
         try:
             since = instant - EPOCH
         except (TypeError, AttributeError):
@@ -239,7 +239,7 @@ class WallTrigger(Trigger):
 
     @property
     def tz(self) -> str:
-        """Name of the zone."""
+        """Return the IANA name of the zone."""
         return self.wall.tz
 
     def _next_ms(self, ms: int) -> int | None:
@@ -249,12 +249,12 @@ class WallTrigger(Trigger):
 
 
 def wall_of(trigger: Trigger) -> Wall | None:
-    """Return the zone, gap and fold that a trigger reads; None for rules on real time."""
+    """Return the zone, gap and fold of a trigger; None for rules in real time."""
     return trigger.wall if isinstance(trigger, WallTrigger) else None
 
 
 def unbound(field: str, text: str) -> InvalidTrigger:
-    """The answer to a question that needs bind() first."""
+    """Return the error of a call that needs bind() first."""
     return InvalidTrigger(field, text, "bound triggers only: call bind(key, created_at) first")
 
 
@@ -263,7 +263,7 @@ def _is_seed(seed: object) -> bool:
 
 
 def spread_to_ms(spread: timedelta | float | None) -> int:
-    """Whole milliseconds of a spread given as a timedelta or in seconds."""
+    """Return a spread, a timedelta or seconds, in whole milliseconds."""
     if spread is None:
         return 0
     seconds = spread.total_seconds() if isinstance(spread, timedelta) else spread

@@ -1,6 +1,6 @@
-"""Station 1: a table of times per weekday.
+"""Weekly triggers: a table of times per weekday.
 
-A day is on if and only if it has a time. No time at all is a legal table with no next time.
+A table without any time is valid and has no next time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Table = Mapping[str, str | Sequence[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Weekly(WallTrigger):
-    """Times of the week in a zone. Make one with weekly()."""
+    """Times of the week in a zone; create one with weekly()."""
 
     times: tuple[tuple[str, ...], ...]
     """Seven tuples of HH:MM, Monday first."""
@@ -42,11 +42,11 @@ class Weekly(WallTrigger):
 
     @property
     def words(self) -> str:
-        """The table in plain words."""
+        """Return the table in words."""
         return weekly_words(self.times)
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned object; parse_trigger() reads it back."""
+        """Return a versioned object that parse_trigger() reads back."""
         days = {day: list(times) for day, times in zip(DAYS, self.times, strict=True) if times}
         shown = {"v": JSON_VERSION, "kind": "weekly", "days": days}
         return shown | self.wall.to_json() | self.limits.to_json()
@@ -62,12 +62,15 @@ def weekly(
     end_at: datetime | None = None,
     spread: timedelta | float | None = None,
 ) -> Weekly:
-    """Times per weekday: {"mon": "09:00", "tue": None, "thu": ["09:00", "17:30"]}."""
+    """Return a trigger for times per weekday.
+
+    `days` is a table such as {"mon": "09:00", "tue": None, "thu": ["09:00", "17:30"]}.
+    """
     return Weekly(table(days), Wall(tz, gap, fold), Limits.of(start_at, end_at, spread))
 
 
 def table(days: object) -> tuple[tuple[str, ...], ...]:
-    """Seven checked tuples of times from what a person or a program wrote."""
+    """Return seven tuples of times, Monday first; refuse unknown days and invalid times."""
     if not isinstance(days, Mapping):
         raise InvalidTrigger("days", days, "a table such as {'mon': '09:00'}")
     for day in days:

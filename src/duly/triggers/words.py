@@ -1,8 +1,7 @@
-"""Station 1: a time rule in plain English, for people who read pages and logs.
+"""Time rules in plain English, one line of text each, for pages and logs.
 
-Takes rules that are already validated, gives one line of text. The words are made from the
-values a rule selects, not from its spelling, so they hold for every valid rule; what has no
-short phrase is listed exactly.
+The input is validated. The words come from the values a rule selects, not from its spelling, so
+they are correct for every valid rule; values without a short phrase are listed.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _MONTHS = (
 _NTH = ("", "first", "second", "third", "fourth", "fifth")
 _UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 _WEEK_MS = 604_800_000
-_LISTED_MAX = 6  # more values are told by their rhythm, where they have one
+_LISTED_MAX = 6  # more values are described by their step, if they have one
 _LENGTH_MAX = 399
 _OWN = "fixed per schedule"
 
 
-@lru_cache(maxsize=2_048)  # a page tells fifty, and a live page tells them again and again
+@lru_cache(maxsize=2_048)  # a page shows fifty, and a live page is rendered again and again
 def cron_words(expression: str, *, seconds: bool = False) -> str:
-    """When a valid cron expression fires."""
+    """Return when a valid cron expression fires."""
     fields = parse_fields(expression, seconds=seconds)
     second, minute, hour, day, month, weekday = map(_read_field, fields)
     month_names = _join([_runs(month.values, month.name), *month.phrases])
@@ -50,7 +49,7 @@ def cron_words(expression: str, *, seconds: bool = False) -> str:
 
 
 def weekly_words(times: Sequence[Sequence[str]]) -> str:
-    """The times of each day, Monday first, with equal days named together."""
+    """Return the times of each day, Monday first, with equal days grouped."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for weekday, day_times in enumerate(times):
         if day_times:
@@ -61,7 +60,7 @@ def weekly_words(times: Sequence[Sequence[str]]) -> str:
 
 
 def every_words(interval_ms: int) -> str:
-    """An interval in its largest units; in weeks only when nothing is left over."""
+    """Return an interval in its largest units; in weeks only without a remainder."""
     parts, rest_ms = [], interval_ms
     for unit, unit_ms in _UNITS_MS if interval_ms % _WEEK_MS else (("week", _WEEK_MS),):
         count, rest_ms = divmod(rest_ms, unit_ms)
@@ -75,26 +74,26 @@ def every_words(interval_ms: int) -> str:
 
 
 def clock_words(at: datetime) -> str:
-    """The time of day to the minute, or as finely as it is: 09:00, 09:00:05, 09:00:05.250."""
+    """Return the time of day with as much precision as needed: 09:00, 09:00:05, 09:00:05.250."""
     if at.microsecond // 1000:
         return at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03}"
     return at.strftime("%H:%M:%S" if at.second else "%H:%M")
 
 
 def once_words(at: datetime) -> str:
-    """One aware instant in UTC, to the minute unless it is finer."""
+    """Return one aware instant in UTC, with seconds only if needed."""
     return f"{local_once_words(at.astimezone(UTC))} UTC"
 
 
 def local_once_words(at: datetime) -> str:
-    """One wall time, to the minute unless it is finer."""
+    """Return one wall time, with seconds only if needed."""
     date = f"{_WEEKDAYS[at.weekday()]} {at.day} {_MONTHS[at.month - 1]} {at.year}"
     return f"Once, on {date} at {clock_words(at)}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What one field selects: plain values (weekdays with Monday = 0) and phrases for the rest."""
+    """The selection of one field: plain values (Monday = 0) and phrases for the rest."""
 
     name: str
     high: int
@@ -125,7 +124,7 @@ def _read_field(field: Field) -> _Choice:
 
 
 def _phrase(field: Field, item: Item) -> str:
-    """A value that waits for the schedule's key, or a day that depends on the month."""
+    """Return the phrase of an H, or of a day that depends on the month."""
     if isinstance(item.values, range):
         return _hash_phrase(field, item.values)
     number, nth = item.values
@@ -153,7 +152,7 @@ def _hash_phrase(field: Field, span: range) -> str:
 
 
 def _moments(second: _Choice, minute: _Choice, hour: _Choice) -> list[int]:
-    """Every second of the day that fires; none when `H` leaves it open."""
+    """Return every second of the day that fires; [] if `H` decides it."""
     if second.phrases or minute.phrases or hour.phrases:
         return []
     minutes = [h * 3600 + m * 60 for h in hour.values for m in minute.values]
@@ -161,7 +160,7 @@ def _moments(second: _Choice, minute: _Choice, hour: _Choice) -> list[int]:
 
 
 def _hashed_time(second: _Choice, minute: _Choice, hour: _Choice) -> str:
-    """`H 3` is one time from 03:00 to 03:59; spans that leave holes have no such phrase."""
+    """Return the phrase of one hashed time: `H 3` is from 03:00 to 03:59; "" if not contiguous."""
     minutes, hours = minute.hashed, hour.hashed
     if len(hour.values) == 1 and not hour.phrases:
         hours = range(hour.values[0], hour.values[0] + 1)
@@ -176,7 +175,7 @@ def _hashed_time(second: _Choice, minute: _Choice, hour: _Choice) -> str:
 
 
 def _even_words(moments: list[int], hour: _Choice) -> str:
-    """Times at one distance: through the whole day from midnight, or from one to another."""
+    """Return the phrase of evenly spaced times, all day or from one time to another, or ""."""
     step = _step(moments)
     if not step or (hour.is_full and moments[0]):
         return ""
@@ -202,7 +201,7 @@ def _finest_words(choice: _Choice, unit_ms: int) -> str:
     values, step = choice.values, _step(choice.values)
     if choice.phrases or not step or len(values) <= _LISTED_MAX:
         return f"At {_place(choice)}"
-    # A step that does not divide 60 begins anew each time: without a start it would read as even.
+    # A step that does not divide 60 restarts every hour: without a start it would read as even.
     even = (values[0], values[-1]) == (0, 60 - step)
     return every_words(step * unit_ms) + ("" if even else _from_to(choice, step))
 
@@ -228,7 +227,7 @@ def _from_to(choice: _Choice, step: int) -> str:
 
 
 def _day_words(day: _Choice, weekday: _Choice) -> str:
-    """Vixie's rule: two restricted day fields are alternatives, otherwise both must hold."""
+    """Return the days: two restricted day fields are alternatives (Vixie), else both apply."""
     month_days = [f"{_numbers(day)} of the month"] if day.values else []
     month_days += day.phrases
     if not day.is_open and not weekday.is_open:
@@ -253,7 +252,7 @@ def _days_of_week(weekday: _Choice, last: str) -> list[str]:
 
 
 def _date_words(day: _Choice, month: _Choice) -> str:
-    """`29 February`, for a few plain days of one month."""
+    """Return `29 February` for a few plain days of one month, else ""."""
     if day.phrases or month.phrases or len(month.values) != 1 or len(day.values) > _LISTED_MAX:
         return ""
     return f" on {_runs(day.values)} {_MONTHS[month.values[0] - 1]}"
@@ -266,7 +265,7 @@ def _week_days(weekdays: Sequence[int], last: str = "and") -> str:
 
 
 def _week_run(weekdays: Sequence[int]) -> str:
-    """Three or more days in a row, Monday following Sunday."""
+    """Return three or more days in a row as a range (Monday follows Sunday), else ""."""
     starts = [day for day in weekdays if (day - 1) % 7 not in weekdays]
     if len(weekdays) < 3 or len(starts) != 1:
         return ""
@@ -285,7 +284,7 @@ def _runs(values: Sequence[int], name: str = "") -> str:
 
 
 def _step(values: Sequence[int]) -> int:
-    """The one distance between all neighbours; 0 when there is none."""
+    """Return the distance between neighbours if it is the same for all, else 0."""
     steps = {later - earlier for earlier, later in pairwise(values)}
     return steps.pop() if len(steps) == 1 else 0
 

@@ -1,9 +1,8 @@
-"""Station 1: time zones, and what happens when clocks change.
+"""Time zones and clock changes.
 
-Takes an instant and a rule in wall time; gives the first matching instant after it. A zone is a
-list of segments of constant offset. Invariant: inside the calm part of a segment (no gap and no
-fold within reach) wall time and instants differ by the offset alone; everywhere else `walk`
-decides.
+A zone is a list of segments of constant offset. Invariant: inside the calm part of a segment (no
+gap or fold near) wall time and instants differ by the offset only; everywhere else `walk` finds
+the first matching instant of a wall-time rule.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LAST = END_S + 2 * DAY
 _PROBE = 3 * DAY
 _QUARTER = 900
 _NOT_PLACES = ("localtime", "posixrules", "Factory", "posix/", "right/")
-"""Files beside the zones: the host's own zone and copies that count leap seconds."""
+"""Files that are not zones of their own: the host's zone and copies with leap seconds."""
 CALM_SHIFT = 21
 """The table of calm parts has an entry for every 2**21 seconds, about 24 days."""
 
@@ -43,21 +42,21 @@ class Zone:
         self._starts, self._offsets = _segments(info)
         self._calm = [self._calm_part(i) for i in range(len(self._starts))]
         self.calm = [self.calm_at(k << CALM_SHIFT) for k in range((END_S >> CALM_SHIFT) + 2)]
-        """By instant >> CALM_SHIFT: a (start, end, offset) that is calm and likely holds it."""
+        """By instant >> CALM_SHIFT: (start, end, offset) of a calm part that likely contains it."""
 
     def calm_at(self, instant: int) -> tuple[int, int, int]:
-        """(start, end, offset) of the calm part of the instant's segment; it may lie outside."""
+        """Return (start, end, offset) of the calm part of the segment that contains `instant`."""
         return self._calm[self._index(instant)]
 
     def _index(self, instant: int) -> int:
         return bisect_right(self._starts, instant) - 1
 
     def offset_at(self, instant: int) -> int:
-        """Seconds that the wall is ahead of UTC at an instant."""
+        """Return the offset from UTC at an instant, in seconds."""
         return self._offsets[self._index(instant)]
 
     def changes(self, after: int, until: int) -> list[tuple[int, int, int]]:
-        """Clock changes in (after, until]: (instant, offset before, offset from then on)."""
+        """Return the clock changes in (after, until]: (instant, offset before, offset after)."""
         first = max(1, bisect_right(self._starts, after))
         last = bisect_right(self._starts, until)
         return [
@@ -68,7 +67,7 @@ class Zone:
         return self._starts[i + 1] if i + 1 < len(self._starts) else NEVER
 
     def _neighbours(self, i: int) -> tuple[int, int]:
-        """Offsets before and after segment i; its own where there is none."""
+        """Return the offsets before and after segment i; its own if there is no neighbour."""
         before = self._offsets[max(0, i - 1)]
         after = self._offsets[min(i + 1, len(self._offsets) - 1)]
         return before, after
@@ -79,7 +78,7 @@ class Zone:
         return self._starts[i] + abs(offset - before), self._end(i) - abs(after - offset), offset
 
     def walk(self, after: int, next_wall: NextWall, gap: Gap, fold: Fold) -> int:
-        """The exact answer, segment by segment."""
+        """Return the first match after `after`, searched segment by segment, or NEVER."""
         for j in range(self._index(after), len(self._starts)):
             begin = max(after, self._starts[j] - 1)
             found = [
@@ -91,7 +90,7 @@ class Zone:
         return NEVER
 
     def _from_segment(self, i: int, after: int, next_wall: NextWall, fold: Fold) -> list[int]:
-        """First instant after `after` whose wall time exists in segment i, under the fold rule."""
+        """Return the first match after `after` in segment i, under the fold rule, or []."""
         offset, (earlier, later) = self._offsets[i], self._neighbours(i)
         begin, end = after + 1 + offset, self._end(i) + offset
         if fold == "first":
@@ -102,7 +101,7 @@ class Zone:
         return [wall - offset] if wall < end else []
 
     def _from_gap(self, i: int, after: int, next_wall: NextWall, gap: Gap) -> list[int]:
-        """First instant after `after` that a wall time lost before segment i is moved to."""
+        """Return the first match after `after` from the gap before segment i, moved, or []."""
         start, offset, (before, _) = self._starts[i], self._offsets[i], self._neighbours(i)
         if offset <= before or gap == "skip":
             return []
@@ -116,7 +115,7 @@ class Zone:
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> Zone:
-    """The zone of an IANA name; an unknown name is refused with the nearest known ones."""
+    """Return the zone of an IANA name; refuse an unknown one with suggestions."""
     if len(name) > 64 or name.startswith(_NOT_PLACES):
         raise InvalidTrigger("tz", name[:64], "an IANA zone name such as Europe/Berlin")
     try:
@@ -131,7 +130,7 @@ def zone(name: str) -> Zone:
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, str]:
-    """Known names by their lower-case form: wrong case is the most common mistake."""
+    """Return the known names by lower-case form: wrong case is the most common mistake."""
     return {name.lower(): name for name in sorted(available_timezones())}
 
 
@@ -142,7 +141,7 @@ def _probes() -> list[datetime]:
 
 
 def _segments(info: ZoneInfo) -> tuple[list[int], list[int]]:
-    """Starts and offsets of the zone's segments, found by probing and bisection.
+    """Return starts and offsets of the zone's segments, found by probing and bisection.
 
     zoneinfo does not publish its transitions, so this asks it for the offset every third day:
     no zone has changed its offset twice within five (a test compares with the zone files).
@@ -159,12 +158,12 @@ def _segments(info: ZoneInfo) -> tuple[list[int], list[int]]:
 
 
 def _change(info: ZoneInfo, begin: int, end: int, left: int) -> int:
-    """The one instant in (begin, end] at which the offset stops being `left`."""
+    """Return the instant in (begin, end] at which the offset stops being `left`."""
 
     def is_left(instant: int) -> bool:
         return _seconds((EPOCH + timedelta(0, instant)).astimezone(info).utcoffset()) == left
 
-    # Nearly all changes fall on a quarter of an hour: look there first, it halves the steps.
+    # Nearly all changes are at a quarter of an hour: trying that first halves the steps.
     for step in (_QUARTER, 1):
         while end - begin > step:
             middle = (begin + end) // 2 // step * step

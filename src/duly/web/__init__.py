@@ -1,4 +1,4 @@
-"""The HTTP surface: dispatch, tick, webhooks, users' schedules, pages and metrics, over ASGI.
+"""The HTTP surface over ASGI: dispatch, tick, webhooks, users' schedules, dashboard and metrics.
 
-It decides nothing: what is read and done goes through `dispatch`, `client` and `admin`.
+It makes no decisions of its own: all reads and writes go through `dispatch`, `flows` and `admin`.
 """

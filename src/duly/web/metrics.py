@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: what the database says now, and what this process has done.
+"""Prometheus metrics: gauges from the database, and counters of this process.
 
-Gauges are read when they are asked for, at most every few seconds; counters are this process's
-own. Lateness is observed from the occurrences that ended last, each of them once.
+Gauges are read on scrape, at most every few seconds. Lateness is observed from the most recently
+ended occurrences, each of them once.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from duly.web.operators.sign_outs import SignOuts
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 QUEUES = 100
-"""Queues that are told apart; a label must not grow without end."""
+"""Limit of queues with their own label; cardinality must be bounded."""
 FLOWS = 100
-"""Flows that are told apart, the first by name."""
+"""Limit of flows with their own label; the first by name."""
 OTHER_FLOWS = "(other)"
-"""The label of all others; no flow can have this name."""
+"""Label of all other flows; no flow can have this name."""
 UNSERVED = 100
-"""Pairs of queue and action that no worker serves, those that wait for longest."""
+"""Limit of reported queue and action pairs that no worker serves; longest waiting first."""
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _COUNTERS = {
-    "plans": ("duly_plan_runs", "Steps of planning"),
-    "enqueued": ("duly_jobs_enqueued", "Jobs that were enqueued here"),
-    "claimed": ("duly_jobs_claimed", "Jobs that workers took"),
-    "dead": ("duly_jobs_dead", "Jobs that were given up"),
-    "refused": ("duly_ends_refused", "Ends that came too late"),
-    "rescued": ("duly_lease_rescues", "Jobs whose lease ended unrenewed"),
+    "plans": ("duly_plan_runs", "Planning steps"),
+    "enqueued": ("duly_jobs_enqueued", "Jobs enqueued by this process"),
+    "claimed": ("duly_jobs_claimed", "Jobs claimed by workers"),
+    "dead": ("duly_jobs_dead", "Jobs that died"),
+    "refused": ("duly_ends_refused", "Completions refused because they came too late"),
+    "rescued": ("duly_lease_rescues", "Jobs whose lease expired unrenewed"),
     "promoted": ("duly_jobs_promoted", "Waiting jobs whose time came"),
-    "pruned": ("duly_jobs_pruned", "Jobs that were removed after their time"),
-    "prune_runs": ("duly_prune_runs", "Steps of retention, whatever they removed"),
-    "prune_failures": ("duly_prune_failures", "Steps of retention that failed"),
+    "pruned": ("duly_jobs_pruned", "Jobs removed after their retention"),
+    "prune_runs": ("duly_prune_runs", "Retention steps, whatever they removed"),
+    "prune_failures": ("duly_prune_failures", "Retention steps that failed"),
     "late_renewals": ("duly_lease_renewals_late", "Renewals after 90 % of a lease had passed"),
-    "stuck_tokens": ("duly_tokens_stuck", "Tokens that were held for over a minute"),
+    "stuck_tokens": ("duly_tokens_stuck", "Tokens held for over a minute"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says."""
+    """Values read from the database for one scrape."""
 
     seen: Overview
     queues: list[QueueCount]
@@ -73,7 +73,7 @@ class Facts:
 
 
 class Metrics:
-    """The metrics of one application, in a registry of their own."""
+    """Metrics of one application, in their own registry."""
 
     def __init__(self, app: MonitoredApp, auth: OperatorAuth, *, fresh_s: float = 5) -> None:
         self._app = app
@@ -103,7 +103,7 @@ class Metrics:
         return not isinstance(await self._gate.enter(request), Response)
 
     async def text(self) -> bytes:
-        """Everything in the format that Prometheus reads."""
+        """Return all metrics in Prometheus text format."""
         facts = await self._facts.get(wait_s=5)
         if facts is not None:
             self._observe(facts.seen.lateness)
@@ -130,7 +130,7 @@ class Metrics:
     def _observe(self, lateness: Sequence[Lateness]) -> None:
         now, known = Multiset(lateness), self._known
         self._known = now
-        if known is not None:  # what ended before this process was asked first is not its own
+        if known is not None:  # the first scrape sets the baseline
             for each in (now - known).elements():
                 self._lateness.observe(max(0, each.late_ms) / 1000)
 
@@ -146,7 +146,7 @@ class Metrics:
 
 
 class _Families:
-    """What a registry asks for."""
+    """Collector of given metric families."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -173,7 +173,7 @@ def _gauges(facts: Facts | None, *, is_up: bool) -> Iterable[Metric]:
 
 
 def _of_health(health: IndexHealth) -> Iterable[Metric]:
-    if health.is_whole:  # half of them would look like a loss
+    if health.is_whole:  # a partial count would look like lost schedules
         yield GaugeMetricFamily("duly_schedules_active", "Active schedules", value=health.active)
         yield GaugeMetricFamily("duly_index_rows", "Rows with a next time", value=health.rows)
     words = "Active schedules without a row"
@@ -184,7 +184,7 @@ def _of_jobs(facts: Facts) -> Iterable[Metric]:
     most = facts.seen.most
     states = GaugeMetricFamily("duly_jobs", "Jobs, counted up to 10,000 a state", labels=["state"])
     capped = GaugeMetricFamily(
-        "duly_jobs_capped", "1: there are more than duly_jobs says", labels=["state"]
+        "duly_jobs_capped", "1: there are more than duly_jobs reports", labels=["state"]
     )
     for state in JobState:
         count = facts.seen.states.get(state, 0)
@@ -193,9 +193,9 @@ def _of_jobs(facts: Facts) -> Iterable[Metric]:
     yield states
     yield capped
     working = facts.seen.states.get(JobState.PROCESSING, 0)
-    yield GaugeMetricFamily("duly_jobs_in_flight", "Jobs at work", value=working)
+    yield GaugeMetricFamily("duly_jobs_in_flight", "Running jobs", value=working)
     backlog = facts.seen.backlog
-    words = "Queued jobs of all queues; above 10,000 an estimate of the database"
+    words = "Queued jobs of all queues; above 10,000 an estimate by the database"
     yield GaugeMetricFamily("duly_backlog_jobs", words, value=backlog.jobs)
     words = "1: duly_backlog_jobs is an estimate"
     yield GaugeMetricFamily("duly_backlog_estimated", words, value=float(backlog.is_estimate))
@@ -206,11 +206,11 @@ def _of_queues(queues: Sequence[QueueCount], now_ms: int) -> Iterable[Metric]:
     labels = ["queue", "state"]
     jobs = GaugeMetricFamily("duly_queue_jobs", "Jobs of a queue, up to 10,000 each", labels=labels)
     capped = GaugeMetricFamily(
-        "duly_queue_jobs_capped", "1: there are more than duly_queue_jobs says", labels=labels
+        "duly_queue_jobs_capped", "1: there are more than duly_queue_jobs reports", labels=labels
     )
     oldest = GaugeMetricFamily(
         "duly_queue_oldest_seconds",
-        "How long the job that is next in line has been due",
+        "How long the next job of the queue has been due",
         labels=["queue"],
     )
     for each in queues:
@@ -232,11 +232,11 @@ def _of_index(summary: DueSummary) -> Iterable[Metric]:
     is_capped = summary.is_due_capped
     for name, words, value in (
         ("duly_index_due", "Rows whose run time has come, up to 10,000", float(summary.due)),
-        ("duly_index_due_capped", "1: there may be more than duly_index_due says", is_capped),
-        ("duly_index_oldest_due_seconds", "How long the oldest of them waits", age_s),
+        ("duly_index_due_capped", "1: there may be more than duly_index_due reports", is_capped),
+        ("duly_index_oldest_due_seconds", "How long the oldest due row has waited", age_s),
         ("duly_index_quarantined", "Rows that cannot be evaluated", float(summary.quarantined)),
-        ("duly_index_silent", "Schedules are active and no row is there", silent.level == "bad"),
-        ("duly_missed_runs", "Rows wait for over two of their periods", missed.level == "bad"),
+        ("duly_index_silent", "1: schedules are active, index is empty", silent.level == "bad"),
+        ("duly_missed_runs", "1: rows wait for over two of their periods", missed.level == "bad"),
     ):
         yield GaugeMetricFamily(name, words, value=float(value))
 
@@ -244,10 +244,10 @@ def _of_index(summary: DueSummary) -> Iterable[Metric]:
 def _of_workers(workers: list[WorkerView]) -> Iterable[Metric]:
     alive = [each for each in workers if each.is_alive]
     for name, words, value in (
-        ("duly_workers_alive", "Workers that said so within 30 s", len(alive)),
-        ("duly_workers_silent", "Workers that did not", len(workers) - len(alive)),
-        ("duly_worker_slots", "Slots of workers that live", sum(each.slots for each in alive)),
-        ("duly_worker_running", "Slots at work", sum(each.running for each in alive)),
+        ("duly_workers_alive", "Workers with a heartbeat within 30 s", len(alive)),
+        ("duly_workers_silent", "Workers without one", len(workers) - len(alive)),
+        ("duly_worker_slots", "Slots of live workers", sum(each.slots for each in alive)),
+        ("duly_worker_running", "Slots in use", sum(each.running for each in alive)),
     ):
         yield GaugeMetricFamily(name, words, value=float(value))
 
@@ -255,7 +255,7 @@ def _of_workers(workers: list[WorkerView]) -> Iterable[Metric]:
 def _of_unserved(found: Sequence[Unserved]) -> Metric:
     jobs = GaugeMetricFamily(
         "duly_jobs_unserved",
-        "Waiting jobs that no live worker would claim, of the first 1,000 in each line",
+        "Waiting jobs that no live worker would claim, of the first 1,000 in each queue",
         labels=["queue", "action"],
     )
     for each in found[:UNSERVED]:
@@ -279,7 +279,7 @@ def of_ledger(found: OccurrenceCounts) -> Iterable[Metric]:
     yield occurrences
     yield GaugeMetricFamily(
         "duly_occurrences_capped",
-        "1: there was too much to add up, and the counts are of a part; see that a keeper runs",
+        "1: the ledger was too large, and the counts are partial; check that a keeper runs",
         value=float(not found.is_whole),
     )
     coverage = GaugeMetricFamily(

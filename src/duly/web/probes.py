@@ -1,6 +1,6 @@
-"""Probes: whether this process lives, and whether it should be sent work.
+"""Liveness and readiness probes.
 
-They answer everybody, so they say names and grades, never whose schedule it is about.
+They need no authentication, so they report check names and levels, never schedules or owners.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Probes:
 
     def __init__(self, app: MonitoredApp) -> None:
         self._app = app
-        # However often it is asked, the database is asked every two seconds at most. A slow answer
-        # is kept no longer than it took: the database may be back.
+        # The database is read every two seconds at most, however many probes come. A slow answer
+        # is kept no longer than it took, since the database may have recovered.
         self._summary: Kept[tuple[DueSummary | None]] = Kept(
             self._look, for_s=_FRESH_S, rest_factor=1
         )
@@ -37,10 +37,10 @@ class Probes:
         return JSONResponse({"status": "ok"})
 
     async def _is_ready(self, request: Request) -> Response:
-        # Longer than `_look` may take: else a process that hangs would repeat its last good answer.
+        # Longer than the timeout of `_look`: otherwise a hung store would repeat the last answer.
         (summary,) = await self._summary.get(PATIENCE_S + 1) or (None,)
         checks = {"store": "bad" if summary is None else "ok"}
-        # Who sends requests here wants the pages most when schedules do not run.
+        # Load balancers use only=store: the pages are needed most when schedules do not run.
         if summary is not None and request.query_params.get("only") != "store":
             checks |= {each.name.replace(" ", "_"): each.level for each in alarms(summary)}
         is_ready = "bad" not in checks.values()
@@ -48,7 +48,7 @@ class Probes:
         return JSONResponse(answer, 200 if is_ready else 503)
 
     async def _look(self) -> tuple[DueSummary | None]:
-        """Look at the store; None where it does not answer in time or takes no writes."""
+        """Read the store; None: it did not answer in time or accepts no writes."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._app.admin.monitoring.check_writable()

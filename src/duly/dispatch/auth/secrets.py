@@ -1,7 +1,7 @@
-"""Who may ask for a dispatch or a tick: holders of a secret.
+"""Authentication of dispatch and tick calls by shared secrets.
 
-Takes headers and a body; gives an Admission, or None. A secret that begins with `whsec_` signs,
-any other is a bearer token. Several may be valid at once, so that they can be changed in turn.
+A secret that begins with `whsec_` is a signing key, any other is a bearer token. Several may be
+valid at once, so that they can be rotated.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CLOSED = (
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A caller, known by a secret."""
+    """A caller, identified by a secret."""
 
     secret: str = field(repr=False)
     principal: Principal | None = None
-    """None: a trusted scheduler, which may dispatch any schedule and tick; else the caller may
+    """None: a trusted scheduler, which may dispatch any schedule and tick. Otherwise the caller may
     only dispatch this principal's own schedules."""
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class Gateway:
 
     @property
     def signs(self) -> bool:
-        """Whether the secret is a key for signatures, and no bearer token."""
+        """Return whether the secret is a signing key and not a bearer token."""
         return self.secret.startswith(SECRET_PREFIX)
 
     @property
@@ -56,11 +56,11 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A call that was let in."""
+    """The result of a successful authentication."""
 
     principal: Principal | None
     message_id: str | None = None
-    """Of a signed call: the same message is one dispatch, however often it is sent."""
+    """The message id of a signed call, which makes repeated sends one dispatch; else None."""
 
     @property
     def is_system(self) -> bool:
@@ -69,7 +69,7 @@ class Admission:
 
 
 class Gatekeeper:
-    """Knows the gateways."""
+    """The check of calls against the gateways."""
 
     def __init__(self, gateways: Sequence[Gateway] = ()) -> None:
         self._bearers = [
@@ -79,7 +79,7 @@ class Gatekeeper:
         self.is_closed = not gateways
 
     def admit(self, headers: Headers, body: bytes, now_s: int) -> Admission | None:
-        """Who calls; None: nobody we know. Only a signature needs body and time."""
+        """Return the caller's admission; None: unknown. Only signatures need body and time."""
         admission = self.admit_bearer(headers)
         for gateway in self._signers:
             message_id = signed_id([gateway.secret], headers, body, now_s)
@@ -88,12 +88,12 @@ class Gatekeeper:
         return admission
 
     def admit_bearer(self, headers: Headers) -> Admission | None:
-        """The same by `Authorization: Bearer` alone."""
+        """Return the caller's admission by its `Authorization: Bearer` header alone."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = _digest(token.strip() if scheme.lower() == "bearer" else "")
         admission = None
         for digest, principal in self._bearers:
-            # Digests have one length, and no secret is passed over: time tells nothing.
+            # Digests of equal length, and every secret compared: timing reveals nothing.
             if compare_digest(given, digest) and admission is None:
                 admission = Admission(principal)
         return admission

@@ -1,7 +1,6 @@
 """Signatures over raw bodies: Standard Webhooks, and the plain HMACs that other senders use.
 
-Takes headers, a body and the time; gives the id of the delivery, or None where no secret fits.
-Pure. Comparisons take the same time whatever is wrong, and every secret is tried.
+Pure. Comparisons take constant time, and every secret is tried.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ MAX_SIGNATURES = 16
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 
 Headers = Mapping[str, str]
-"""Names in lower case."""
+"""Headers with names in lower case."""
 
 
 def signing_key(secret: str) -> bytes:
-    """The key of a `whsec_...` secret; refused where it is not one, or too short to keep."""
+    """Return the key of a `whsec_...` secret; refuse other secrets and keys that are too short."""
     try:
         key = b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (Base64Error, ValueError):
@@ -37,7 +36,7 @@ def signing_key(secret: str) -> bytes:
 
 
 def sign(secret: str, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
-    """The headers that say: whoever holds the secret has sent this body at that time."""
+    """Return the Standard Webhooks headers that sign a body, its message id and its time."""
     signature = _standard(signing_key(secret), message_id, str(at_s), body)
     return {ID: message_id, TIMESTAMP: str(at_s), SIGNATURE: f"v1,{signature}"}
 
@@ -45,7 +44,7 @@ def sign(secret: str, message_id: str, at_s: int, body: bytes) -> dict[str, str]
 def signed_id(
     secrets: Sequence[str], headers: Headers, body: bytes, now_s: int, window_s: int = 300
 ) -> str | None:
-    """The message id of a body that one of the secrets has signed within the window."""
+    """Return the message id if one of the secrets signed the body within the window, else None."""
     message_id, stamp = headers.get(ID, ""), headers.get(TIMESTAMP, "")
     # Ten digits last until 2286; int() alone would take underscores and other digits, too.
     is_stamp = stamp.isascii() and stamp.isdigit() and len(stamp) <= 10
@@ -65,12 +64,12 @@ def signed_id(
 
 
 def hex_digest(algorithm: str, secret: str, body: bytes) -> str:
-    """The HMAC of a body, in hexadecimal digits."""
+    """Return the HMAC of a body in hexadecimal digits."""
     return hmac.new(secret.encode(), body, algorithm).hexdigest()
 
 
 def same(given: str, expected: str) -> bool:
-    """Whether two texts are equal, in a time that does not tell where they differ."""
+    """Return whether two texts are equal, in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 

@@ -1,7 +1,7 @@
-"""Who sent a webhook: verifiers for the ways senders sign.
+"""Verifiers of webhook senders: functions of headers, raw body and time.
 
-Each gives a function of headers, raw body and time. Several secrets may be valid at once, so that
-they can be changed in turn; an empty one is refused where it is declared.
+Several secrets may be valid at once, so that they can be rotated; an empty one is refused when the
+verifier is created.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Secrets = str | Sequence[str]
 
 
 def hmac_sha256(*, header: str, secret: Secrets, prefix: str = "") -> Verify:
-    """HMAC-SHA256 of the body in hexadecimal digits, as in `x-hub-signature-256: sha256=...`."""
+    """Verify a hex HMAC-SHA256 of the body, as in `x-hub-signature-256: sha256=...`."""
     return _hmac("sha256", header, secret, prefix)
 
 
 def hmac_sha1(*, header: str, secret: Secrets, prefix: str = "") -> Verify:
-    """HMAC-SHA1 of the body in hexadecimal digits, as in `x-vercel-signature: ...`."""
+    """Verify a hex HMAC-SHA1 of the body, as in `x-vercel-signature: ...`."""
     return _hmac("sha1", header, secret, prefix)
 
 
 def standard_webhooks(*, secret: Secrets, window_s: int = REPLAY_WINDOW_S) -> Verify:
-    """Standard Webhooks: id, timestamp and signature, within a window against replays."""
+    """Verify Standard Webhooks: id, timestamp and signature, within a window against replays."""
     secrets = _several(secret)
     for each in secrets:
         signing_key(each)
@@ -44,7 +44,7 @@ def standard_webhooks(*, secret: Secrets, window_s: int = REPLAY_WINDOW_S) -> Ve
 
 @dataclass(frozen=True, slots=True)
 class _StandardWebhooks:
-    """Verifies signatures over id, timestamp and body."""
+    """A verifier of signatures over id, timestamp and body."""
 
     secrets: tuple[str, ...] = field(repr=False)
     window_s: int
@@ -71,5 +71,5 @@ def _hmac(algorithm: str, header: str, secret: Secrets, prefix: str) -> Verify:
 def _several(secret: Secrets) -> tuple[str, ...]:
     found = (secret,) if isinstance(secret, str) else tuple(secret)
     if not found or not all(each.strip() for each in found):
-        raise InvalidInput("a webhook's secret is empty; anybody could sign with it")
+        raise InvalidInput("a webhook's secret is empty; set one, or anyone could sign")
     return found

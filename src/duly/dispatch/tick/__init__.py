@@ -1,1 +1,1 @@
-"""The tick: takes due occurrences of hand-over `http` and posts them."""
+"""The tick: claims due occurrences of hand-over `http` and posts them."""

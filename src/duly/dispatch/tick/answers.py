@@ -1,4 +1,4 @@
-"""A tick that somebody outside asks for: 204 nothing due, 200 posted, 500 could not claim."""
+"""Answers to a requested tick: 204 nothing due, 200 posted, 500 could not claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 async def tick_answer(ticker: Callable[[], Awaitable[Tick]]) -> Answer:
-    """Run one tick, and say how it went; failed posts are no failure of the tick."""
+    """Run one tick and return its answer; failed posts do not make the tick fail."""
     try:
         tick = await ticker()
         report = await tick.run_once()

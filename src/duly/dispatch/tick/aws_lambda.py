@@ -1,4 +1,4 @@
-"""A tick as an AWS Lambda function, called by a schedule of EventBridge or over HTTP."""
+"""A tick as an AWS Lambda function, called by an EventBridge schedule or over HTTP."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from duly.dispatch.tick.tick import Tick
 
 
 class Ticking(Protocol):
-    """An application, as far as a tick needs to know it."""
+    """The part of an application that a tick needs."""
 
     @property
     def http(self) -> HttpOptions:
-        """What it decided about its HTTP surface."""
+        """Its HTTP options."""
 
     @property
     def ticker(self) -> Callable[[], Awaitable[Tick]]:
-        """Gives its tick."""
+        """A function that returns its tick."""
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database connections."""
 
 
 class LambdaTick:
-    """The function for Lambda: `handler = LambdaTick(app)`.
+    """A Lambda function: `handler = LambdaTick(app)`.
 
-    An event with headers came over HTTP and must bring a system secret; any other was let in by
+    An event with headers came over HTTP and must carry a system secret; any other was authorised by
     AWS.
     """
 
@@ -44,7 +44,7 @@ class LambdaTick:
         self._runner = asyncio.Runner()
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
-        """Tick once."""
+        """Run one tick and return its answer as an HTTP event."""
         del context
         headers = _headers(event)
         if headers is not None:
@@ -54,7 +54,7 @@ class LambdaTick:
         return _as_event(self._runner.run(tick_answer(self._app.ticker)))
 
     def close(self) -> None:
-        """Let go of the application; AWS itself never asks for it."""
+        """Close the application; AWS itself never calls this."""
         with self._runner:
             self._runner.run(self._app.close())
 

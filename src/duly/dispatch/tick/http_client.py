@@ -1,4 +1,4 @@
-"""The HTTP client of a tick: keep-alive, one time limit for each post, and never an exception."""
+"""The HTTP client of a tick: keep-alive, one timeout per post, and no exceptions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from duly.dispatch.tick.posting import MAX_ANSWER_BYTES, Post, Reply
 
 
 class Sender(Protocol):
-    """Sends posts."""
+    """A sender of posts."""
 
     async def send(self, post: Post) -> Reply:
-        """The reply; status 0 where there was none."""
+        """Send a post and return the reply; status 0: there was none."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 class HttpClient:
-    """Posts over connections that stay open between posts, and between ticks."""
+    """A sender whose connections stay open between posts and ticks."""
 
     def __init__(self, options: TickOptions) -> None:
         self._options = options
@@ -31,10 +31,10 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, post: Post) -> Reply:
-        """The reply; status 0 where there was none."""
+        """Send a post and return the reply; status 0: there was none."""
         try:
             async with self._opened().post(
-                # As it stands: by itself the client would write some characters in another way.
+                # Already encoded: otherwise the client would encode some characters differently.
                 URL(post.url, encoded=True),
                 data=post.body,
                 headers=post.headers,
@@ -47,7 +47,7 @@ class HttpClient:
             return Reply(0, failure=f"{type(error).__name__} {error}".strip())
 
     async def close(self) -> None:
-        """Let go of connections; closing twice is fine."""
+        """Close the connections; closing twice is allowed."""
         session, self._session = self._session, None
         if session is not None and self._loop is asyncio.get_running_loop():
             await session.close()
@@ -59,7 +59,7 @@ class HttpClient:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._options.timeout_s),
                 connector=aiohttp.TCPConnector(limit=self._options.concurrency),
-                # Nothing that one application answers is sent to another.
+                # Cookies of one application must not be sent to another.
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

@@ -1,7 +1,7 @@
-"""A tick that claims from an index of the application's own.
+"""Claims of a tick from an index of the application's own.
 
-The index moves a row on before it returns it and keeps no lease, so every occurrence is posted once
-at most: a post that fails is logged and dropped.
+The index advances a row before it returns it and keeps no lease, so every occurrence is posted at
+most once: a post that fails is logged and dropped.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ log = logging.getLogger(__name__)
 
 
 class IndexClaims:
-    """The calls of a tick, answered by a ScheduleIndex."""
+    """The store calls of a tick, implemented with a ScheduleIndex."""
 
     def __init__(self, index: ScheduleIndex) -> None:
         self._index = index
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
-        """Claim what is due of the flows, one after another, up to the limit."""
+        """Claim due rows of the flows, one flow after another, up to the limit."""
         found: list[Claimed] = []
         for number, flow in enumerate(claim.flows or (None,)):
             if len(found) < claim.limit:
-                # Each call has an id of its own: the same id gives the same rows again.
+                # Each call has an id of its own: the same id would return the same rows again.
                 claim_id = f"{claim.claim_id}:{number}"
                 limit = claim.limit - len(found)
                 found += await self._index.claim_due(limit=limit, flow=flow, claim_id=claim_id)

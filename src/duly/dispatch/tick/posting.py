@@ -1,7 +1,7 @@
-"""One post of a tick: the request it sends, and what its answer means. Pure but for the sending.
+"""One post of a tick: its request, and the meaning of its answer. Pure.
 
-Answer classes: 2xx closes; 409, 425, 429, 5xx and no answer at all are worth another post; any
-other 4xx is final, and only the body `schedule_not_found` counts against the schedule.
+Answers: 2xx closes the occurrence; 409, 425, 429, 5xx and no answer are retried; any other 4xx is
+final, and only the body `schedule_not_found` counts against the schedule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FINAL: dict[tuple[int, str], DispatchEnd] = {
     (403, "denied"): "denied",
     (404, "schedule_not_found"): "not_found",
 }
-"""What Duly's own refusals mean, by status and error; any other is `failed`."""
+"""The outcome of Duly's own refusals, by status and error; any other is `failed`."""
 
 
 class Post(NamedTuple):
@@ -36,7 +36,7 @@ class Post(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came back; status 0: nothing did."""
+    """An answer; status 0: there was none."""
 
     status: int
     body: bytes = b""
@@ -46,13 +46,13 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before an occurrence is posted again."""
+    """The delays before an occurrence is posted again."""
 
     first_ms: int
     longest_ms: int
 
     def delay_ms(self, tries: int, chance: float, retry_after: str = "") -> int:
-        """Doubled each time, between half of it and the whole; never sooner than was asked for."""
+        """Return a delay, doubled each time, with jitter; at least the requested `retry_after`."""
         whole = min(self.longest_ms, self.first_ms << min(tries - 1, 30))
         asked = 0
         if retry_after.isascii() and retry_after.isdigit():
@@ -61,7 +61,7 @@ class Backoff:
 
 
 def post_of(row: Dispatching, base_url: str, secret: str, now_s: int) -> Post:
-    """The request for one occurrence; the same time in every post of it."""
+    """Return the request for one occurrence; every post of it has the same nominal time."""
     schedule_id = dispatch_id(Scope.parse(row.scope), row.name)
     nominal = from_ms(row.nominal_ms).isoformat()
     body = msgspec.json.encode(
@@ -77,7 +77,7 @@ def post_of(row: Dispatching, base_url: str, secret: str, now_s: int) -> Post:
 
 
 def answer_of(row: Dispatching, reply: Reply, backoff: Backoff, chance: float) -> DispatchAnswer:
-    """What a reply means for the occurrence."""
+    """Return the outcome of a reply for its occurrence."""
     end, reason = _end(reply)
     delay_ms = backoff.delay_ms(row.tries, chance, reply.retry_after) if end == "again" else 0
     return DispatchAnswer(row.schedule_id, row.nominal_ms, end, reason, delay_ms)
@@ -104,4 +104,4 @@ def _error(body: bytes) -> str:
     try:
         return msgspec.json.decode(body, type=_Problem).error[:100]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""  # Not ours: a proxy's page, or an answer cut short.
+        return ""  # Not an answer of Duly: a proxy's page, or a truncated body.

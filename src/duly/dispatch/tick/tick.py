@@ -1,7 +1,7 @@
-"""The tick: takes occurrences of hand-over `http` that are due, and posts them.
+"""The tick: claims due occurrences of hand-over `http` and posts them.
 
-Takes no more than it can post at once, so that what it holds is under way; an answer is stored as
-soon as the one before is. A tick that dies leaves leases, which end by themselves.
+Claims no more than it can post at once, so that every claimed occurrence is being posted; answers
+are stored as they come, in batches. The leases of a tick that dies expire.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ NO_INDEX = (
     "claim_due); pass the store of an application or a ScheduleIndex, or have its schedules fired "
     "from outside"
 )
-NO_FLOWS = "a tick needs flows: this application declares none, so nothing of its could be due"
+NO_FLOWS = "a tick needs flows: this application declares none; pass flows= to Duly"
 
 
 @dataclass(slots=True)
 class TickReport:
-    """What one tick did."""
+    """The report of one tick."""
 
     posted: int = 0
     closed: int = 0
@@ -58,7 +58,7 @@ class TickReport:
         )
 
     def count(self, row: Dispatching, answer: DispatchAnswer) -> None:
-        """Add one post, by what becomes of its occurrence and not by the answer alone."""
+        """Add one post, by the next state of its occurrence and not by the answer alone."""
         self.posted += 1
         match decide_answer(answer.end, row.delivery, row.tries, answer.reason).state:
             case OccurrenceState.SUCCEEDED:
@@ -71,7 +71,7 @@ class TickReport:
 
 @dataclass(slots=True)
 class Batch:
-    """What one claim took, and what is known of it so far."""
+    """The rows of one claim, and the answers so far."""
 
     claim_id: str
     answers: list[DispatchAnswer] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TickPlace:
-    """Where a tick posts, and with which secret."""
+    """The address that a tick posts to, its secret and its flows."""
 
     base_url: str
     secret: str = field(repr=False)
@@ -88,20 +88,20 @@ class TickPlace:
 
 
 class TickClaims(Protocol):
-    """What a tick asks for."""
+    """The store calls that a tick needs."""
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
-        """Take what is due."""
+        """Claim due occurrences."""
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
-        """Store how posts ended."""
+        """Store the outcomes of posts."""
 
 
 class Tick:
-    """Posts what is due; run_once() is one tick.
+    """The poster of due occurrences; run_once() is one tick.
 
-    `store` is a store, or a ScheduleIndex of the application's own: then each post is made once at
-    most.
+    `store` is a store, or a ScheduleIndex of the application's own: then each post is made at most
+    once.
     """
 
     def __init__(
@@ -127,13 +127,13 @@ class Tick:
         )
 
     async def close(self) -> None:
-        """Let go of connections; closing twice is fine."""
+        """Close the connections; closing twice is allowed."""
         await self._sender.close()
 
     async def run_once(self) -> TickReport:
-        """Post what is due, up to max_per_tick; gives what became of it.
+        """Post due occurrences, up to max_per_tick; return a report.
 
-        An error of the store ends it with that error, after what is under way has been posted.
+        An error of the store is raised after the posts in progress have ended.
         """
         report = TickReport()
         async with asyncio.TaskGroup() as group:
@@ -143,7 +143,7 @@ class Tick:
         return report
 
     async def claim(self, limit: int) -> tuple[str, list[Dispatching]]:
-        """Take what is due; asked again under the same id when the answer was lost."""
+        """Claim due occurrences; repeat once under the same id if the answer was lost."""
         claim = DispatchClaim(
             claim_id=new_id("tick_", clock=self._clock),
             limit=limit,
@@ -162,14 +162,14 @@ class Tick:
             now_s = to_ms(self._clock.now()) // 1000
             sent = post_of(row, self._place.base_url, self._place.secret, now_s)
             reply = await self._sender.send(sent)
-        except InvalidInput as error:  # a name that no URL can hold
+        except InvalidInput as error:  # a name that no URL can contain
             reply = Reply(400, failure=str(error))
         answer = answer_of(row, reply, self._backoff, self._random.random())
         await self._tell(row, reply.status)
         return answer
 
     async def end(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> None:
-        """Store how posts ended; if that fails, their leases will."""
+        """Store the outcomes of posts; if that fails, their leases expire."""
         try:
             await self._store.end_dispatches(claim_id, answers)
         except BackendUnavailable as error:
@@ -186,18 +186,18 @@ class Tick:
 
     @property
     def concurrency(self) -> int:
-        """How many posts may be under way."""
+        """The largest number of posts in progress."""
         return self._options.concurrency
 
     @property
     def most(self) -> int:
-        """How many posts one tick makes."""
+        """The largest number of posts of one tick."""
         return self._options.max_per_tick
 
 
 def claims_of(source: DispatchStore | ScheduleIndex) -> TickClaims:
-    """Return what a tick claims from: a store, or an index of three methods; else InvalidInput."""
-    # By method and not by isinstance: a tick of a store keeps leases, one of a bare index cannot.
+    """Return the source of claims, a store or an index of three methods; refuse anything else."""
+    # By method and not by isinstance: a store keeps leases of posts, a bare index cannot.
     if hasattr(source, "claim_dispatches"):
         return cast(TickClaims, source)
     if not hasattr(source, "claim_due"):
@@ -206,7 +206,7 @@ def claims_of(source: DispatchStore | ScheduleIndex) -> TickClaims:
 
 
 class _Round:
-    """One tick under way: slots, and batches that fill them."""
+    """One running tick: slots, and batches that fill them."""
 
     def __init__(self, tick: Tick, group: asyncio.TaskGroup, report: TickReport) -> None:
         self._tick = tick
@@ -216,10 +216,10 @@ class _Round:
         self._changed = asyncio.Event()
 
     async def run(self) -> BackendUnavailable | None:
-        """Fill the slots until nothing is due; gives why it could not go on."""
+        """Fill the slots until nothing is due; return the error that ended it early, or None."""
         left, lost = self._tick.most, None
         while left > 0:
-            # Half of the slots at once: few claims, and never an idle tick that could post.
+            # Claim when half of the slots are free: few claims, and slots do not idle.
             await self._until(lambda: self._free * 2 >= self._tick.concurrency)
             limit = min(self._free, left)
             try:
@@ -249,7 +249,7 @@ class _Round:
             self._changed.set()
 
     async def _write(self, batch: Batch) -> None:
-        """Store answers, and then those that have gathered meanwhile."""
+        """Store answers, and then those that have come meanwhile."""
         while batch.answers:
             answers, batch.answers = batch.answers, []
             await self._tick.end(batch.claim_id, answers)
@@ -262,11 +262,11 @@ class _Round:
 
 
 def place_of(options: HttpOptions, flows: tuple[str, ...], url: str | None = None) -> TickPlace:
-    """Where an application's tick posts; refused where nobody has said."""
+    """Return the address and secret of an application's tick; refused if not configured."""
     base_url = url or options.tick.base_url or Settings.from_environment().base_url
     if not base_url:
         raise InvalidInput(
-            "a tick must know where the application answers; set DULY_BASE_URL, or pass base_url="
+            "a tick needs the base URL of the application; set DULY_BASE_URL, or pass base_url="
         )
     gateways = [each for each in gateways_of(options) if each.is_system]
     if not gateways:

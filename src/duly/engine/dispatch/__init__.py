@@ -1,1 +1,1 @@
-"""Use cases of hand-over by HTTP."""
+"""Use cases of HTTP hand-over."""

@@ -1,7 +1,7 @@
-"""Hand-over by HTTP: what a tick takes, and how its posts end.
+"""HTTP hand-over: claims of dispatches by a tick, and the outcomes of its posts.
 
-A claim plans due rows into the ledger as dispatches that nobody holds, and takes dispatches that
-nobody holds: new ones, those whose delay has passed, and those whose tick died.
+A claim writes due rows to the ledger as unclaimed dispatches, and takes unclaimed dispatches: new
+ones, those whose delay has passed, and those whose lease has expired.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ from duly.rules.runs import settle
 
 _S = OccurrenceState
 _ROUNDS = 100
-"""Batches that one claim may look through for something to post."""
+"""Batches that one claim reads at most."""
 
 
 def stored_id(claim_id: str) -> str:
-    """Return the claim id of a tick as it is stored: apart from those of claim_due()."""
+    """Return the stored form of a tick's claim id, distinct from those of claim_due()."""
     return f"tick:{claim_id}"
 
 
 def claim_dispatches(tx: Tx, asked: DispatchClaim) -> list[Dispatching]:
-    """Take dispatches whose time has come, then due rows."""
+    """Claim due dispatches, then due rows; a repeated claim id returns what it still holds."""
     check_dispatch_claim(asked)
     claim_id = stored_id(asked.claim_id)
     tx.guard(claim_id)
@@ -96,20 +96,20 @@ def claim_dispatches(tx: Tx, asked: DispatchClaim) -> list[Dispatching]:
 
 
 def _is_held(tx: Tx, item: StoredOccurrence) -> bool:
-    """Return whether a tick still holds a dispatch."""
+    """Return whether the lease of a dispatch has not ended."""
     is_open = item.occurrence.state is _S.DISPATCHING
     return is_open and item.lease_until_ms is not None and item.lease_until_ms > tx.now_ms
 
 
 def _lapsed(tx: Tx, asked: DispatchClaim, room: int) -> list[StoredOccurrence]:
-    """Return dispatches that nobody holds: those that became free first, by run time."""
+    """Return up to `room` unclaimed dispatches, those free for longest, in order of run time."""
     flows = tx.partitions(DISPATCHES) if asked.flows is None else list(dict.fromkeys(asked.flows))
     changed = tx.changes(OCCURRENCE)
     keys = tx.find_among(
         DISPATCHES,
         [(flow,) for flow in flows],
         upto=(tx.now_ms,),
-        # What this claim has taken still stands in the database where it was.
+        # The database still returns what this claim has already taken.
         limit=room + len(changed),
     )
     items = tx.get_many(OCCURRENCE, [*keys, *changed]).values()
@@ -132,7 +132,7 @@ def _by_run_time(item: StoredOccurrence) -> tuple[int, str, int]:
 def _take(
     tx: Tx, asked: DispatchClaim, lapsed: Sequence[StoredOccurrence], position: int
 ) -> list[Dispatching]:
-    """Give dispatches to the claim, or end them; return those to be posted."""
+    """Lease dispatches to the claim, or end them; return those to be posted."""
     gone = _deleted(tx, lapsed)
     taken: list[Dispatching] = []
     for item in lapsed:
@@ -158,8 +158,8 @@ def _take(
 def _deleted(tx: Tx, items: Iterable[StoredOccurrence]) -> set[str]:
     """Return the ids of schedules that were deleted.
 
-    One that has a row or a definition was not. One that has neither may have finished, if its
-    definition is not stored here: the last fact about it decides.
+    A schedule with a row or a definition was not. One with neither may have finished, if its
+    definition is stored elsewhere, so its last event decides.
     """
     keys = {item.occurrence.schedule_id: _key_of(item) for item in items}
     rows, definitions = tx.peek_many(ROW, keys.values()), tx.peek_many(SCHEDULE, keys.values())
@@ -179,7 +179,7 @@ def _key_of(item: StoredOccurrence) -> Key:
 
 
 def plan_dispatches(tx: Tx, items: Iterable[StoredRow]) -> None:
-    """Write what is due of held rows to the ledger, and let them go on."""
+    """Write the due occurrences of held rows to the ledger, and advance the rows."""
     items = in_order(items)
     definitions = definitions_of(tx, items)
     plans = plan_many([item.row for item in items], tx.now_ms, tx.now_ms)
@@ -198,23 +198,23 @@ def plan_dispatches(tx: Tx, items: Iterable[StoredRow]) -> None:
 
 
 def write_free(tx: Tx, source: Source, free: Iterable[PlannedOccurrence]) -> int:
-    """Write occurrences that the ledger lacks; return how many are dispatches.
+    """Write occurrences that the ledger lacks; return the number of dispatches.
 
-    The caller holds the schedule's row.
+    The caller must hold the schedule's row.
     """
     policies = policies_or_usual(source.policies)
     return _write(tx, source, tx.planning.options(source.action, policies).delivery, free)
 
 
 def delivery_of(tx: Tx, row: IndexRow, definition: Definition | None) -> Delivery:
-    """Return how an occurrence is posted; a row without a definition has no known action."""
+    """Return the delivery guarantee of a row's occurrences; without a definition, no action's."""
     action = f"{row.flow}.{'' if definition is None else definition.action}"
     # A row whose policies cannot be read is quarantined and posts nothing.
     return tx.planning.options(action, policies_or_usual(row.policies)).delivery
 
 
 def _write(tx: Tx, whose: Whose, delivery: Delivery, free: Iterable[PlannedOccurrence]) -> int:
-    """Write dispatches that nobody holds, and what is missed; return how many dispatches."""
+    """Write unclaimed dispatches and missed times; return the number of dispatches."""
     posts = 0
     for each in free:
         occurrence = occurrence_of(whose, each)
@@ -225,7 +225,7 @@ def _write(tx: Tx, whose: Whose, delivery: Delivery, free: Iterable[PlannedOccur
         dispatch = StoredOccurrence(
             replace(occurrence, state=_S.DISPATCHING),
             at_ms=tx.now_ms,
-            # Nobody has posted it: whoever claims from its run time on may.
+            # Any tick may claim it from its run time on.
             lease_until_ms=each.run_at_ms,
             tries=0,
             delivery=delivery,
@@ -235,7 +235,7 @@ def _write(tx: Tx, whose: Whose, delivery: Delivery, free: Iterable[PlannedOccur
 
 
 def _end(tx: Tx, item: StoredOccurrence, fate: Fate) -> None:
-    """Move a dispatch to the state in which it stays."""
+    """Move a dispatch to a final state."""
     ended = replace(
         item.occurrence,
         state=fate.state,
@@ -247,7 +247,7 @@ def _end(tx: Tx, item: StoredOccurrence, fate: Fate) -> None:
 
 
 def end_dispatches(tx: Tx, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
-    """Store how posts ended; return how many still stood under the claim."""
+    """Store the outcomes of posts; return how many dispatches this claim still held."""
     check_answers(claim_id, answers)
     keys = [(answer.schedule_id, answer.nominal_ms) for answer in answers]
     held = _hold_counted(tx, answers)
@@ -256,7 +256,7 @@ def end_dispatches(tx: Tx, claim_id: str, answers: Sequence[DispatchAnswer]) -> 
     counted: dict[Key, list[DispatchAnswer]] = defaultdict(list)
     for answer in answers:
         item = tx.get(OCCURRENCE, answer.schedule_id, answer.nominal_ms)
-        # One occurrence has one answer: the second finds nothing under the claim.
+        # Only the first answer for an occurrence counts; later ones no longer find the claim.
         is_ours = (
             item is not None
             and item.occurrence.state is _S.DISPATCHING
@@ -289,7 +289,7 @@ def _answer(tx: Tx, item: StoredOccurrence, answer: DispatchAnswer) -> None:
 
 
 def _hold_counted(tx: Tx, answers: Sequence[DispatchAnswer]) -> set[Key]:
-    """Hold the rows whose count these answers may change: rows come before the ledger."""
+    """Hold the rows whose not-found count may change: rows are locked before the ledger."""
     ends: dict[Key, set[DispatchEnd]] = defaultdict(set)
     found = tx.peek_many(OCCURRENCE, [(each.schedule_id, each.nominal_ms) for each in answers])
     for answer in answers:
@@ -304,7 +304,7 @@ def _hold_counted(tx: Tx, answers: Sequence[DispatchAnswer]) -> set[Key]:
 
 
 def _count(tx: Tx, key: Key, answers: Sequence[DispatchAnswer]) -> None:
-    """Count how often in a row the endpoint did not know the schedule of a row."""
+    """Update a row's count of consecutive not-found answers; quarantine it at NOT_FOUND_LIMIT."""
     item = tx.peek(ROW, *key)
     if item is None or item.error is not None or item.row.schedule_id != answers[0].schedule_id:
         return

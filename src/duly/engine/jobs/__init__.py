@@ -1,1 +1,1 @@
-"""Use cases of jobs, their claims, tokens, locks and workers."""
+"""Use cases of jobs: claims, tokens, locks and workers."""

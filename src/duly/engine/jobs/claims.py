@@ -1,4 +1,4 @@
-"""Claims of jobs: queue by queue, or fairly by the tokens of (queue, workspace) pairs."""
+"""Claims of jobs: queue by queue, or fairly by tokens of (queue, workspace) pairs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from duly.rules.queue_settings import QueueRules
 
 
 class Pair(NamedTuple):
-    """A (queue, workspace) with claimable jobs, sorted as pairs are served."""
+    """A (queue, workspace) pair with claimable jobs; pairs sort in the order they are served."""
 
     served_at_ms: int
     place: int
     queue: str
     workspace: str
     number: int | None
-    """Of its free token; None: all are leased."""
+    """Number of a free token; None: all are leased."""
 
 
 def claim_jobs(tx: Tx, request: ClaimRequest) -> Claims:
-    """Rescue, promote, then take queued jobs."""
+    """Release expired leases, promote due jobs, then claim queued jobs."""
     check_job_claim(request)
     claim = _Claim(tx, request, _settings(tx, request.queues), request.limit)
     queues = [each for each in dict.fromkeys(request.queues) if not claim.rules.of(each).is_paused]
@@ -52,7 +52,7 @@ def renew(
     held: Sequence[Token] = (),
     token_lease_ms: int = 10_000,
 ) -> Renewed:
-    """Extend leases that still stand, and tokens."""
+    """Extend the leases that are still valid, and the worker's tokens."""
     renewed = jobs.renew_leases(tx, worker, leases, lease_ms)
     tokens.renew_tokens(tx, worker, held, lease_ms, token_lease_ms)
     return renewed
@@ -65,7 +65,7 @@ def _settings(tx: Tx, queues: Sequence[str]) -> QueueRules:
 
 @dataclass(slots=True)
 class _Claim:
-    """What one claim has taken, and what it may still take."""
+    """State of one claim: the jobs taken so far and the room left."""
 
     tx: Tx
     request: ClaimRequest
@@ -75,11 +75,11 @@ class _Claim:
     holds: dict[JobId, tuple[Token, ...]] = field(default_factory=dict)
 
     def settings(self, queue: str) -> QueueSettings:
-        """Return what operators set for a queue."""
+        """Return the settings of a queue."""
         return self.rules.of(queue)
 
     def candidates(self, queue: str) -> list[StoredJob]:
-        """Return jobs of a queue that this request could take, in order."""
+        """Return the queued jobs of a queue whose action the request accepts, in line order."""
         tx, actions = self.tx, self.request.actions
         found: dict[JobId, StoredJob] = {}
         for item in tx.get_many(JOB, _line(tx, queue)).values():
@@ -90,12 +90,12 @@ class _Claim:
         return sorted(found.values(), key=lambda item: (item.place, item.job.id))
 
     def free_slot(self, queue: str) -> int | None:
-        """Return a slot that a job may be claimed under; 0: none is needed; None: none is free."""
+        """Return a free slot of a queue; 0: the queue has no limit; None: all slots are leased."""
         most = self.settings(queue).job_limit
         return 0 if most is None else tokens.free_number(self.tx, queue, QUEUE_ITSELF, most)
 
     def take(self, items: Sequence[StoredJob], most: int = MAX_JOB_CLAIM) -> list[JobId]:
-        """Take jobs in order while there is room and a slot; return their ids."""
+        """Claim up to `most` jobs in order while there is room and a slot; return their ids."""
         taken: list[JobId] = []
         request = self.request
         for item in items:
@@ -114,7 +114,7 @@ class _Claim:
         return taken
 
     def by_pairs(self, queues: Sequence[str]) -> None:
-        """Take jobs pair after pair, the longest unserved first, each under a token."""
+        """Claim jobs pair by pair, the longest unserved first, each pair under a token."""
         request = self.request
         pairs = [pair for queue in queues for pair in self._pairs(queue)]
         if len(pairs) == 1 and self._take_on(pairs[0]):
@@ -128,7 +128,7 @@ class _Claim:
                 self._hold(taken, tokens.lease(self.tx, *where, request.worker, lease_ms))
 
     def _pairs(self, queue: str) -> list[Pair]:
-        """Return the pairs of a queue that have something to take."""
+        """Return the pairs of a queue that have claimable jobs."""
         if self.free_slot(queue) is None:
             return []
         places: dict[str, int] = {}
@@ -144,10 +144,13 @@ class _Claim:
         return pairs
 
     def _take_on(self, pair: Pair) -> bool:
-        """Take jobs of the only pair that waits under a token that the asker holds already."""
+        """Claim jobs of the only waiting pair under a token that the worker already holds.
+
+        Return whether any were taken.
+        """
         request, tx = self.request, self.tx
         most = self.settings(pair.queue).workspace_limit
-        # The first job may be one that the asker does not know: a worker that does needs the token.
+        # If the first job's action is unknown to this worker, leave the token to one that knows it.
         own = [
             item.place
             for item in tx.get_many(JOB, _line(tx, pair.queue)).values()
@@ -177,7 +180,7 @@ class _Claim:
 
 
 def _line(tx: Tx, queue: str) -> list[tuple[str | int, ...]]:
-    """Return the keys of queued jobs, with those that this transaction has queued."""
+    """Return the keys of queued jobs, including those that this transaction has changed."""
     own = [key for key, change in tx.changes(JOB).items() if change.after is not None]
     return list(dict.fromkeys([*tx.find(LINE, queue, limit=MAX_JOB_CLAIM), *own]))
 
@@ -204,7 +207,7 @@ def _leased(job: Job, place: int) -> LeasedJob:
 
 
 def _next_change_ms(tx: Tx, queues: Sequence[str]) -> int | None:
-    """Return when a job of these queues becomes due, or the lease of any job ends."""
+    """Return when the next job of these queues becomes due or the next lease ends; None: never."""
     if not queues:
         return None
     waiting = [tx.peek_first(WAITING, queue) for queue in queues]

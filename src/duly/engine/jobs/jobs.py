@@ -1,4 +1,4 @@
-"""Jobs: storing them, what callers and workers ask of them, and the sweeps over them."""
+"""Jobs: inserts, requests of callers and workers, and the sweeps over them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _RETRIABLE = frozenset({JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED})
 
 
 def insert_jobs(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-    """Store jobs with their first events; earlier ones of the call count for later ones."""
+    """Store jobs with their first events; return one answer per job, in order.
+
+    An id or idempotency key taken earlier in the same call counts as taken.
+    """
     check_inserts(jobs)
     tx.get_many(IDEMPOTENCY_KEY, [(job.workspace, job.action, job.key) for job in jobs if job.key])
     tx.get_many(JOB, [(job.id,) for job in jobs])
@@ -66,7 +69,7 @@ def _insert_one(tx: Tx, new: NewJob) -> Enqueued | KeyTaken:
 
 
 def take_key(tx: Tx, new: NewJob) -> Enqueued | KeyTaken | None:
-    """Take the idempotency key of a job; return the answer for a key that is held already."""
+    """Store a job's idempotency key; return the answer if the key is already taken, else None."""
     if new.key is None:
         return None
     digest = digest_of(new.input)
@@ -81,7 +84,7 @@ def take_key(tx: Tx, new: NewJob) -> Enqueued | KeyTaken | None:
 
 
 def held_key(tx: Tx, new: NewJob) -> StoredKey | None:
-    """Return what the key of a job stands for already; one that ran out stands for nothing."""
+    """Return the stored idempotency key of a job; None: no key, not stored, or expired."""
     if new.key is None:
         return None
     held = tx.get(IDEMPOTENCY_KEY, new.workspace, new.action, new.key)
@@ -89,22 +92,22 @@ def held_key(tx: Tx, new: NewJob) -> StoredKey | None:
 
 
 def digest_of(text: str) -> str:
-    """Return what an idempotency key remembers of an input."""
+    """Return the digest of an input that is stored with an idempotency key."""
     return sha256(text.encode()).hexdigest()[:32]
 
 
 def add(tx: Tx, new: NewJob) -> Job:
-    """Store a job that does not exist, with its first event."""
+    """Store a new job with its first event; return it."""
     job = first_form(new, tx.now_ms)
     tx.add(JOB, StoredJob(job, place_of(job.priority, job.run_at_ms, new.aging_ms)))
     tx.append(JOB_EVENTS, JobEvent(job.id, 1, tx.now_ms, job.state, 0, None, None))
-    # Those for later too: a worker that sleeps until the next one must know of an earlier one.
+    # Also for scheduled jobs: a worker asleep until the next run time must learn of an earlier one.
     tx.tell(f"queue:{job.queue}")
     return job
 
 
 def first_form(new: NewJob, now_ms: int) -> Job:
-    """Return a new job as it is stored first."""
+    """Return a new job in its initial state."""
     run_at_ms = now_ms if new.run_at_ms is None else new.run_at_ms
     has_to_wait = run_at_ms > now_ms or new.in_line
     return Job(
@@ -147,7 +150,10 @@ def first_form(new: NewJob, now_ms: int) -> Job:
 def cancel_job(
     tx: Tx, job_id: JobId, *, by: str | None = None, reason: str | None = None
 ) -> Job | JobRefused:
-    """Cancel a job that has not begun; ask the worker of a running one to stop it."""
+    """Cancel a job that has not begun; ask the worker of a running one to stop it.
+
+    A cancelled job is returned unchanged; any other state is refused.
+    """
     job = get(tx, job_id)
     if job is None or job.state is JobState.CANCELLED:
         return job or JobRefused(job_id, None)
@@ -166,7 +172,10 @@ def retry_job(
     by: str | None = None,
     reason: str | None = None,
 ) -> Job | JobRefused:
-    """Queue a dead, retrying or scheduled job, due now."""
+    """Queue a dead, retrying or scheduled job, due now.
+
+    A queued job is returned unchanged; any other state is refused.
+    """
     job = get(tx, job_id)
     if job is None or job.state is JobState.QUEUED:
         return job or JobRefused(job_id, None)
@@ -174,7 +183,7 @@ def retry_job(
         return JobRefused(job_id, job.state)
     changes: dict[str, Any] = {"max_attempts": max(job.max_attempts, job.attempts + 1)}
     if reset_attempts:
-        # With one attempt the mark may mean at_most_once, which a retry does not change.
+        # Keep max_attempts: 1 may mean at_most_once, which a retry does not change.
         changes = {"attempts": 0}
     moved = move(
         tx,
@@ -186,7 +195,7 @@ def retry_job(
         cancel_asked=False,
         **changes,
     )
-    # What an operator asks for runs, whoever has the marker.
+    # A requested retry runs even if another job has the marker.
     if job.turn is not None and job.schedule_id and tx.get(MARKER, job.schedule_id) is None:
         tx.put(MARKER, Marker(job.schedule_id, job.id, tx.now_ms))
     return moved
@@ -195,7 +204,7 @@ def retry_job(
 def delete_job(
     tx: Tx, job_id: JobId, *, by: str | None = None, reason: str | None = None
 ) -> Job | JobRefused:
-    """Mark a queued or ended job as deleted, and empty it."""
+    """Mark a queued or ended job as deleted and clear its content; refuse other states."""
     job = get(tx, job_id)
     if job is None or job.state is JobState.DELETED:
         return job or JobRefused(job_id, None)
@@ -216,7 +225,7 @@ def delete_job(
 
 
 def held(tx: Tx, job_id: JobId, fence: int) -> Job | None:
-    """Return the running job if that claim of it still stands."""
+    """Return a running job if its fence matches, else None."""
     job = get(tx, job_id)
     if job is None or job.state is not JobState.PROCESSING or job.fence != fence:
         return None
@@ -240,7 +249,7 @@ def finish(tx: Tx, finishes: Sequence[Finish]) -> list[JobId]:
 
 def _finish_one(tx: Tx, job: Job, finish: Finish) -> None:
     if job.cancel_asked and finish.state not in FINAL:
-        # A job that somebody asked to cancel ends where it would go on.
+        # A job with a cancel request ends instead of running again.
         finish = finish._replace(
             state=JobState.CANCELLED, via=None, status="cancelled", delay_ms=None, error="cancelled"
         )
@@ -263,7 +272,7 @@ def _finish_one(tx: Tx, job: Job, finish: Finish) -> None:
 
 
 def note_progress(tx: Tx, notes: Sequence[ProgressNote]) -> list[JobId]:
-    """Keep texts beside running jobs; return the ids whose fence is void."""
+    """Store progress notes of running jobs; return the ids whose fence is void."""
     get_many(tx, [note.job_id for note in notes])
     void: list[JobId] = []
     for job_id, fence, progress in notes:
@@ -276,7 +285,10 @@ def note_progress(tx: Tx, notes: Sequence[ProgressNote]) -> list[JobId]:
 
 
 def start_jobs(tx: Tx, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
-    """Record that handlers are about to be called, and charge the attempts."""
+    """Record that handlers are about to be called, and charge the attempts.
+
+    Return the jobs whose claim is void or that were asked to stop; they are not started.
+    """
     get_many(tx, [job_id for job_id, _ in leases])
     found = Renewed([], [])
     for job_id, fence in leases:
@@ -293,7 +305,7 @@ def start_jobs(tx: Tx, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) ->
 def renew_leases(
     tx: Tx, worker: WorkerId, leases: Sequence[tuple[JobId, int]], lease_ms: int
 ) -> Renewed:
-    """Extend leases that still stand."""
+    """Extend the leases that are still valid; return the lost ones and the jobs asked to stop."""
     get_many(tx, [job_id for job_id, _ in leases])
     renewed = Renewed([], [])
     for job_id, fence in leases:
@@ -323,7 +335,10 @@ def claim_one(tx: Tx, job: Job, worker: WorkerId, lease_ms: int) -> Job:
 
 
 def release_expired(tx: Tx, limit: int = MAX_SWEEP) -> int:
-    """Move jobs on whose lease has ended, the earliest first."""
+    """Release jobs whose lease has expired, earliest first, as decided by `decide_loss`.
+
+    Return how many were released.
+    """
     check_limit(limit, MAX_SWEEP)
     keys = tx.find(LEASES, upto=(tx.now_ms,), limit=limit)
     found = get_many(tx, [str(key[0]) for key in keys])
@@ -351,20 +366,20 @@ def next_lease_end(tx: Tx) -> NextLeaseEnd:
 
 
 def is_lost(job: Job, now_ms: int) -> bool:
-    """Return whether the lease of a running job has ended."""
+    """Return whether the lease of a running job has expired."""
     return job.lease_until_ms is not None and job.lease_until_ms <= now_ms
 
 
 def promote_all(tx: Tx, limit: int = MAX_SWEEP) -> int:
-    """Queue jobs of all queues whose run time has come, the earliest first."""
+    """Queue due jobs of all queues, earliest first; return how many, as `promote_due`."""
     check_limit(limit, MAX_SWEEP)
     return promote_due(tx, tx.partitions(WAITING), limit)
 
 
 def promote_due(tx: Tx, queues: Sequence[str], limit: int = MAX_SWEEP) -> int:
-    """Queue jobs of these queues whose run time has come, the earliest first.
+    """Queue due jobs of these queues, earliest first; return how many were due.
 
-    Jobs of schedules that come too late, or while another has not ended, count but are not queued.
+    The number includes jobs of schedules that a misfire or overlap policy keeps from being queued.
     """
     check_limit(limit, MAX_SWEEP)
     upto = (tx.now_ms,)
@@ -373,7 +388,7 @@ def promote_due(tx: Tx, queues: Sequence[str], limit: int = MAX_SWEEP) -> int:
 
 
 def promote_jobs(tx: Tx, job_ids: Sequence[str], limit: int = MAX_SWEEP) -> int:
-    """Queue those of these jobs whose run time has come, as their schedules allow."""
+    """Queue those of the jobs that are due, as their schedules' policies allow."""
     found = get_many(tx, job_ids)
     due = sorted(
         (job for job in found.values() if is_waiting(job) and job.run_at_ms <= tx.now_ms),
@@ -381,7 +396,7 @@ def promote_jobs(tx: Tx, job_ids: Sequence[str], limit: int = MAX_SWEEP) -> int:
     )[:limit]
     ledger.hold_of_jobs(tx, due)
     by_schedule: dict[str, list[Job]] = defaultdict(list)
-    # Those that hold a marker already come first: one that gives way must be where it can be found.
+    # Retrying jobs, which may hold a marker, move first: the overlap policy may stop a holder.
     for job in due:
         if job.state is JobState.SCHEDULED and job.policies and job.schedule_id is not None:
             by_schedule[job.schedule_id].append(job)
@@ -394,7 +409,10 @@ def promote_jobs(tx: Tx, job_ids: Sequence[str], limit: int = MAX_SWEEP) -> int:
 
 
 def prune(tx: Tx, retention: Retention, limit: int = MAX_SWEEP) -> int:
-    """Remove ended jobs kept long enough, the oldest of each state first, and expired keys."""
+    """Remove ended jobs past their retention, oldest of each state first, and expired keys.
+
+    Return how many jobs were removed.
+    """
     check_limit(limit, MAX_SWEEP)
     ended: list[JobId] = []
     for state, ms in kept(retention).items():
@@ -416,7 +434,7 @@ def prune(tx: Tx, retention: Retention, limit: int = MAX_SWEEP) -> int:
 
 
 def kept(retention: Retention) -> Mapping[JobState, int]:
-    """Return how long ended jobs are kept, by state."""
+    """Return the retention of ended jobs in milliseconds, by state."""
     return {
         JobState.SUCCEEDED: retention.succeeded_ms,
         JobState.CANCELLED: retention.cancelled_ms,

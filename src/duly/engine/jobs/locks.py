@@ -1,4 +1,4 @@
-"""Named locks: an item for each name, which outlives its owners and so keeps the fence."""
+"""Named locks: one item per name, which outlives its owners and so preserves the fence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duly.rules.checks import check_lock
 
 
 def acquire_lock(tx: Tx, name: str, owner: str, ttl_ms: int) -> Lock | None:
-    """Take a lock that is free, has run out, or is the owner's own already."""
+    """Take a lock that is free, expired or already the owner's; None: another owner holds it."""
     check_lock(name, owner, ttl_ms)
     held = tx.get(LOCK, name) or StoredLock(name, None, 0, 0)
     if _has(tx, held, owner):
@@ -20,7 +20,7 @@ def acquire_lock(tx: Tx, name: str, owner: str, ttl_ms: int) -> Lock | None:
 
 
 def extend_lock(tx: Tx, name: str, owner: str, ttl_ms: int) -> Lock | None:
-    """Hold a lock for longer; None: it is not the owner's, or it ran out."""
+    """Extend a lock; None: it is not the owner's or has expired."""
     check_lock(name, owner, ttl_ms)
     held = tx.get(LOCK, name)
     if held is None or not _has(tx, held, owner):
@@ -29,7 +29,7 @@ def extend_lock(tx: Tx, name: str, owner: str, ttl_ms: int) -> Lock | None:
 
 
 def release_lock(tx: Tx, name: str, owner: str) -> bool:
-    """Give a lock back; False: it was not the owner's."""
+    """Release a lock; False: it was not the owner's or had expired."""
     held = tx.get(LOCK, name)
     if held is None or not _has(tx, held, owner):
         return False
@@ -38,7 +38,7 @@ def release_lock(tx: Tx, name: str, owner: str) -> bool:
 
 
 def _has(tx: Tx, held: StoredLock, owner: str) -> bool:
-    """Return whether an owner holds a lock; one that let it run out begins anew."""
+    """Return whether an owner holds a lock that has not expired."""
     return held.owner == owner and held.until_ms > tx.now_ms
 
 

@@ -1,7 +1,7 @@
-"""Moves of jobs: every change of state with its events.
+"""State changes of jobs, with their events.
 
-`move` is the only writer of states after the insert. So the transition table holds everywhere, the
-ledger follows, and a running marker is given back wherever its job ends.
+After the insert only `move` writes job states. It enforces the transition table, updates the
+ledger, and releases the running marker when its job ends.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def move(
     took_ms: int | None = None,
     **changes: Any,
 ) -> Job:
-    """Move a held job along a path of states, one event each, and change some of its fields."""
+    """Move a held job through a path of states, one event each; `changes` sets other fields."""
     moved = replace(job, in_line=False, **changes)
     for state in path:
-        assert may_go(moved.state, state), f"{moved.state} to {state} is not in the table"
+        assert may_go(moved.state, state), f"{moved.state} to {state} is not a valid transition"
         moved = replace(moved, state=state, events=moved.events + 1)
         words = (actor, reason, ended_as, took_ms)
         event = JobEvent(job.id, moved.events, tx.now_ms, state, moved.fence, *words)
@@ -50,7 +50,7 @@ def move(
 
 
 def put(tx: Tx, job: Job) -> None:
-    """Write a held job; its place moves as far as its run time."""
+    """Write a held job; its place in line moves by the same amount as its run time."""
     earlier = tx.get(JOB, job.id)
     assert earlier is not None
     tx.put(JOB, StoredJob(job, earlier.place + job.run_at_ms - earlier.job.run_at_ms))
@@ -69,7 +69,7 @@ def get_many(tx: Tx, job_ids: Sequence[str]) -> dict[str, Job]:
 
 
 def ask_to_stop(tx: Tx, job: Job) -> Job:
-    """Mark a running job, and let its worker know."""
+    """Set the cancel request of a running job, and notify its worker."""
     asked = replace(job, cancel_asked=True)
     put(tx, asked)
     tx.tell(f"cancel:{job.id}")
@@ -77,11 +77,11 @@ def ask_to_stop(tx: Tx, job: Job) -> Job:
 
 
 def give_back(tx: Tx, job: Job) -> None:
-    """Pass the marker of a job that ended, if it has it, to the first in line."""
+    """Pass the marker of an ended job, if it holds one, to the first job in line."""
     schedule_id = job.schedule_id
     if schedule_id is None or job.turn is None:
         return
-    # Looked at before it is held: whoever holds it may wait for a job that is ours.
+    # Peek before holding it: another holder of the marker may be waiting for a job that we hold.
     seen = tx.peek(MARKER, schedule_id)
     if seen is None or seen.job_id != job.id:
         return
@@ -91,7 +91,7 @@ def give_back(tx: Tx, job: Job) -> None:
 
 
 def pass_on(tx: Tx, schedule_id: str) -> None:
-    """Give the marker of a schedule, which nobody holds any more, to the first in line."""
+    """Give the freed marker of a schedule to the first job in line, or delete it."""
     first = tx.first(WAITING_RUNS, schedule_id)
     if tx.get(MARKER, schedule_id) is None and first is None:
         return

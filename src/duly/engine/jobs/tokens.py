@@ -1,4 +1,4 @@
-"""Tokens and slots: items leased by time, which remember when they were last served."""
+"""Tokens of (queue, workspace) pairs and slots of queues: leased, with the time last served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duly.engine.transaction import Tx
 from duly.model.jobs import Token, WorkerId
 
 QUEUE_ITSELF = ""
-"""As a workspace: the item is a slot of the whole queue."""
+"""Workspace of a token that is a slot of the whole queue."""
 
 
 def numbers(tx: Tx, queue: str, workspace: str, most: int) -> list[StoredToken | None]:
@@ -20,7 +20,7 @@ def numbers(tx: Tx, queue: str, workspace: str, most: int) -> list[StoredToken |
 
 
 def free_number(tx: Tx, queue: str, workspace: str, most: int) -> int | None:
-    """Return the lowest number that is not leased."""
+    """Return the lowest number that is not leased; None: all are."""
     for number, token in enumerate(numbers(tx, queue, workspace, most), 1):
         if token is None or token.leased_until_ms <= tx.now_ms:
             return number
@@ -38,20 +38,20 @@ def lease(tx: Tx, queue: str, workspace: str, number: int, owner: WorkerId, leas
 
 
 def held_token(tx: Tx, owner: WorkerId, token: Token) -> StoredToken | None:
-    """Return a token if its lease is this worker's still."""
+    """Return a token if its lease is still this worker's, even if it has ended."""
     stored = tx.get(TOKEN, token.queue, token.workspace, token.number)
     is_own = stored is not None and (stored.owner, stored.fence) == (owner, token.fence)
     return stored if is_own else None
 
 
 def holds(tx: Tx, owner: WorkerId, token: Token) -> bool:
-    """Return whether a lease of a token is this worker's and has not ended."""
+    """Return whether this worker holds a token whose lease has not ended."""
     stored = held_token(tx, owner, token)
     return stored is not None and stored.leased_until_ms > tx.now_ms
 
 
 def keep(tx: Tx, owner: WorkerId, token: Token, lease_ms: int) -> None:
-    """Extend a lease because its pair is served again under it."""
+    """Extend a worker's lease and record that its pair is served now."""
     stored = held_token(tx, owner, token)
     if stored is not None:
         until_ms = tx.now_ms + lease_ms
@@ -61,20 +61,20 @@ def keep(tx: Tx, owner: WorkerId, token: Token, lease_ms: int) -> None:
 def renew_tokens(
     tx: Tx, owner: WorkerId, tokens: Sequence[Token], lease_ms: int, token_lease_ms: int
 ) -> None:
-    """Extend tokens; a slot lives as long as the lease of its job."""
+    """Extend a worker's tokens; a slot is extended by the lease of its job (`lease_ms`)."""
     for token in tokens:
         longer_ms = lease_ms if token.workspace == QUEUE_ITSELF else token_lease_ms
         _lease_until(tx, owner, token, tx.now_ms + longer_ms)
 
 
 def release_tokens(tx: Tx, owner: WorkerId, tokens: Sequence[Token]) -> None:
-    """End leases now; the items stay, for what they remember."""
+    """End a worker's leases now; the items stay, to keep fence and time last served."""
     for token in tokens:
         _lease_until(tx, owner, token, tx.now_ms)
 
 
 def _lease_until(tx: Tx, owner: WorkerId, token: Token, until_ms: int) -> None:
-    """Move the end of a lease; another worker's is left alone."""
+    """Set the end of a worker's lease; leave another worker's alone."""
     stored = held_token(tx, owner, token)
     if stored is not None:
         tx.put(TOKEN, stored._replace(leased_until_ms=until_ms))

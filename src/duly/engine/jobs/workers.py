@@ -1,4 +1,4 @@
-"""Workers and queues: who is at work, and what operators set for queues."""
+"""Worker registration and heartbeats, and queue settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duly.rules.checks import check_limit, check_queue_settings
 
 
 def set_queue(tx: Tx, settings: QueueSettings) -> None:
-    """Store the settings of a queue, or of all of them."""
+    """Store the settings of a queue, or of all queues (ALL_QUEUES)."""
     check_queue_settings(settings)
     tx.get(QUEUE, settings.queue)
     tx.put(QUEUE, settings)
@@ -33,7 +33,7 @@ def remove_worker(tx: Tx, worker: WorkerId) -> None:
 
 
 def remove_silent_workers(tx: Tx, silent_ms: int, limit: int = 100) -> list[WorkerId]:
-    """Remove workers that have sent no heartbeat for so long; return their ids."""
+    """Remove workers without a heartbeat for `silent_ms`; return their ids."""
     check_limit(limit)
     before_ms = tx.now_ms - silent_ms
     found = tx.get_many(WORKER, tx.find(SILENCE, upto=(before_ms,), limit=limit))

@@ -1,6 +1,7 @@
-"""Extra occurrences: one that runs now, and past times that shall run after all.
+"""Manually requested occurrences: `run_now`, and `backfill` of past nominal times.
 
-Both are handed over like planned ones, ledger first, so that asking again makes no second job.
+Both are handed over like planned ones, ledger first, so that a repeated request makes no second
+job.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from duly.rules.spans import Span, spans_left
 from duly.triggers import Trigger
 
 _TRIES = 1_000
-"""Milliseconds after now that may be taken by other extras."""
+"""Milliseconds from now on that are tried for a free nominal time."""
 
 
 def run_now(tx: Tx, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
-    """Make one extra occurrence, the same for the same request; None: no such schedule."""
+    """Make one extra occurrence; a repeated request returns the same; None: no such schedule."""
     check_text("request_id", request_id)
     stored = hold_schedule(tx, schedule_id)
     if stored is None:
@@ -54,7 +55,10 @@ def run_now(tx: Tx, schedule_id: ScheduleId, request_id: str) -> Occurrence | No
 
 
 def _free_ms(tx: Tx, schedule: Schedule) -> int:
-    """Return the first time from now on that the ledger lacks and the schedule will not have."""
+    """Return the first instant from now on that is neither in the ledger nor a nominal time.
+
+    Raise BackendUnavailable if there is none within `_TRIES` milliseconds.
+    """
     trigger = schedule.definition.trigger
     last_ms = tx.now_ms + _TRIES - 1
     rows = ledger.rows_between(tx, schedule.id, tx.now_ms, last_ms)
@@ -64,7 +68,7 @@ def _free_ms(tx: Tx, schedule: Schedule) -> int:
         is_taken = at_ms in taken or any(each.covers(at_ms) for each in ranges)
         if not is_taken and trigger.next_after_ms(at_ms - 1) != at_ms:
             return at_ms
-    raise BackendUnavailable(f"schedule {schedule.id} has too many extras at once; ask again")
+    raise BackendUnavailable(f"too many run_now requests at once for schedule {schedule.id}; retry")
 
 
 def _single(tx: Tx, schedule_id: ScheduleId, nominal_ms: int, reason: str) -> PlannedOccurrence:
@@ -74,19 +78,19 @@ def _single(tx: Tx, schedule_id: ScheduleId, nominal_ms: int, reason: str) -> Pl
 
 @dataclass(slots=True)
 class _Looked:
-    """The times that a step of a backfill looked at."""
+    """Nominal times that one step of a backfill compared with the ledger."""
 
     times: list[int] = field(default_factory=list)
-    """Those to be planned: they have no row, or one that may be taken up."""
+    """Times to plan: they have no row, or one in a state that may be backfilled."""
     ranges: dict[int, tuple[StoredOccurrence, list[int]]] = field(default_factory=dict)
-    """Runs of times that some of them are taken out of, by nominal time."""
+    """Ranges that contain some of `times`, with those times; by the range's nominal time."""
     left_alone: int = 0
 
 
 def backfill(tx: Tx, request: Backfill) -> BackfillReport | None:
-    """Plan past times that did not run, the oldest first; None: no such schedule."""
+    """Plan past times that did not run, oldest first; None: no such schedule."""
     check_backfill(request, tx.now_ms)
-    # Two steps, or a step and a planner, would each part a run of times as if it were alone.
+    # Held, because concurrent steps or a planner would each split a range as if it were alone.
     stored = hold_schedule(tx, request.schedule_id)
     if stored is None:
         return None
@@ -97,7 +101,7 @@ def backfill(tx: Tx, request: Backfill) -> BackfillReport | None:
     looked = _look(tx, schedule.id, times)
     late = [_single(tx, schedule.id, ms, BACKFILL) for ms in looked.times]
     source = source_of(schedule)
-    # Jobs first: of what cannot be converted to a job the ledger stays as it is.
+    # Jobs first: if one cannot be made, the ledger must stay unchanged.
     jobs = new_jobs(tx, source, late, iter(tx.new_ids("job_", len(late))))
     keys = [(schedule.id, ms) for ms in {*looked.times, *looked.ranges}]
     tx.get_many(OCCURRENCE, keys)
@@ -109,7 +113,7 @@ def backfill(tx: Tx, request: Backfill) -> BackfillReport | None:
 
 
 def _times(trigger: Trigger, request: Backfill) -> tuple[list[int], int | None]:
-    """Return the times of one step, and where the next one begins."""
+    """Return the times of one step, and where the next step begins (None: it is the last)."""
     times: list[int] = []
     found = trigger.next_after_ms(request.from_ms - 1)
     while found is not None and found < request.to_ms:
@@ -121,7 +125,7 @@ def _times(trigger: Trigger, request: Backfill) -> tuple[list[int], int | None]:
 
 
 def _look(tx: Tx, schedule_id: ScheduleId, times: Sequence[int]) -> _Looked:
-    """Compare times with the ledger."""
+    """Return which times to plan and which to leave alone, according to the ledger."""
     looked = _Looked()
     rows = iter(ledger.rows_between(tx, schedule_id, times[0], times[-1]))
     item = next(rows, None)
@@ -140,7 +144,7 @@ def _look(tx: Tx, schedule_id: ScheduleId, times: Sequence[int]) -> _Looked:
 
 
 def _take_out(tx: Tx, rule: str, item: StoredOccurrence, taken: Iterable[int]) -> None:
-    """Leave of a run of times what lies before, between and after those that are taken out."""
+    """Remove times from a range by splitting it into the parts around them."""
     row = item.occurrence
     tx.delete(OCCURRENCE, row.schedule_id, row.nominal_ms)
     whole = Span(row.nominal_ms, row.until_ms, row.count)

@@ -1,4 +1,4 @@
-"""Schedules that keep failing: paused by their own policy."""
+"""Pausing of schedules that keep failing, according to their own policy."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
 from duly.model.schedules import Limits, Schedule, ScheduleId
 
 _NO_LIMITS = Limits(2**31 - 1, 1, 2**31 - 1)
-"""Whoever stored a schedule was allowed to, and pausing it asks for nothing more."""
+"""The limits were checked when the schedule was stored; pausing it needs no more room."""
 _MAX_LOOKED_AT = 1_000
-"""Ended runs that one read looks at."""
+"""Ended runs per read."""
 
 
 def pause_failing(tx: Tx, schedule_id: ScheduleId) -> Schedule | None:
-    """Pause a schedule whose last runs all failed, as many as its policy says; else None."""
+    """Pause a schedule if its last `pause_after_failures` runs all failed; else return None."""
     schedule = schedules.find_schedule(tx, schedule_id)
     if schedule is None or not schedule.definition.enabled:
         return None
@@ -47,7 +47,10 @@ def pause_failing(tx: Tx, schedule_id: ScheduleId) -> Schedule | None:
 
 
 def _all_failed(tx: Tx, schedule_id: ScheduleId, most: int) -> bool:
-    """Return whether so many runs ended since the last resumption, and the newest all failed."""
+    """Return whether the newest `most` runs since the last resumption all failed.
+
+    Cancelled runs are ignored.
+    """
     since_ms = _resumed_at_ms(tx, schedule_id) + 1
     failed, upto = 0, None
     while failed < most:
@@ -55,7 +58,7 @@ def _all_failed(tx: Tx, schedule_id: ScheduleId, most: int) -> bool:
         found = _newest_runs(tx, schedule_id, since_ms, upto, limit)
         for item in found:
             if upto == _sort(item):
-                continue  # the last one of the page before
+                continue  # the last run of the previous page
             if item.occurrence.state is not OccurrenceState.FAILED:
                 return False
             failed += not _was_broken_off(tx, item)
@@ -75,7 +78,7 @@ def _resumed_at_ms(tx: Tx, schedule_id: ScheduleId) -> int:
 def _newest_runs(
     tx: Tx, schedule_id: ScheduleId, since_ms: int, upto: Key | None, limit: int
 ) -> list[StoredOccurrence]:
-    """Return runs by when they ended, newest first, with their jobs read."""
+    """Return runs by end time, newest first; the jobs that `_was_broken_off` needs are read."""
     keys = tx.find(
         ENDED_RUNS, schedule_id, since=(since_ms,), upto=upto, limit=limit, is_reverse=True
     )
@@ -92,17 +95,17 @@ def _sort(item: StoredOccurrence) -> Key:
 
 
 def _asked_for(item: StoredOccurrence) -> JobId | None:
-    """Return the job of a run that somebody asked for by hand and that failed."""
+    """Return the job of a manually requested run that failed."""
     own = item.occurrence
     is_extra = own.state is OccurrenceState.FAILED and own.reason in ledger.EXTRAS
     return own.job_id if is_extra else None
 
 
 def _was_broken_off(tx: Tx, item: StoredOccurrence) -> bool:
-    """Return whether its job was taken away, so that nobody knows how it would have ended."""
+    """Return whether a failed run was cut short, such as by cancellation, so it is no failure."""
     if item.occurrence.reason in BROKEN_OFF:
         return True
-    # The reason of what was asked for by hand says that; its job alone knows how it ended.
+    # A manually requested run keeps its own reason, so only its job shows how it ended.
     job_id = _asked_for(item)
     found = None if job_id is None else tx.peek(JOB, job_id)
     return found is not None and found.job.state is JobState.CANCELLED

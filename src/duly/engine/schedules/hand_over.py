@@ -1,7 +1,7 @@
-"""Hand-over: from occurrences of one schedule to ledger rows and jobs.
+"""Hand-over of one schedule's occurrences as ledger rows and jobs.
 
-The ledger decides first: a time that it has makes no second job. Then the running marker decides
-over those whose time has come. What is left becomes jobs.
+The ledger decides first: a nominal time that it has makes no second job. The overlap policy then
+decides about due occurrences. The rest become jobs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from duly.model.scopes import Scope, workspace_of
 from duly.rules.planning import PlannedOccurrence, policies_of
 
 _LATE = frozenset({"catch_up", BACKFILL})
-"""Reasons of occurrences that are late already: they run one after another."""
+"""Reasons of occurrences that are already late: their jobs run one after another."""
 
 
 class Whose(Protocol):
-    """Names the schedule of a ledger row: an index row does, and so does a Source."""
+    """Schedule of a ledger row, as named by an index row or a Source."""
 
     @property
     def schedule_id(self) -> ScheduleId: ...
@@ -45,7 +45,7 @@ class Whose(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """What occurrences and jobs take from their schedule."""
+    """Fields that occurrences and jobs take from their schedule."""
 
     schedule_id: ScheduleId
     flow: str
@@ -66,29 +66,29 @@ class Source:
 
     @cached_property
     def workspace(self) -> str:
-        """Return the workspace that the jobs count in."""
+        """Return the workspace of the jobs."""
         return self.definition.workspace or workspace_of(Scope.parse(self.scope))
 
 
 class HandedOver(NamedTuple):
-    """How many occurrences became what."""
+    """Outcome counts of a hand-over."""
 
     planned: int = 0
     """Jobs made."""
     missed: int = 0
-    """Nominal times swallowed by misfire policies."""
+    """Nominal times swallowed by the misfire policy."""
     skipped: int = 0
-    """By overlap policy."""
+    """Occurrences skipped by the overlap policy."""
 
 
 def source_of(schedule: Schedule) -> Source:
-    """Return what jobs take from a schedule as it stands."""
+    """Return the source for a stored schedule."""
     key = (schedule.id, schedule.flow, str(schedule.scope), schedule.name)
     return Source(*key, policies_text(schedule.definition.policies), schedule.definition)
 
 
 def source_of_row(item: StoredRow, definition: Definition) -> Source:
-    """Return the same for an index row, whose policies count."""
+    """Return the source for an index row; the row's policies take precedence."""
     row = item.row
     return Source(row.schedule_id, row.flow, row.scope, row.name, row.policies, definition)
 
@@ -99,7 +99,7 @@ def is_planned(occurrence: PlannedOccurrence) -> bool:
 
 
 def new_job(tx: Tx, source: Source, occurrence: PlannedOccurrence, job_id: JobId) -> NewJob:
-    """Return the job of an occurrence; InvalidInput: it cannot be converted to a job."""
+    """Return the job of an occurrence; raise InvalidInput if it cannot be converted to a job."""
     policies = policies_of(source.policies)
     options = tx.planning.options(source.action, policies)
     return NewJob(
@@ -124,7 +124,7 @@ def new_job(tx: Tx, source: Source, occurrence: PlannedOccurrence, job_id: JobId
 def new_jobs(
     tx: Tx, source: Source, occurrences: Iterable[PlannedOccurrence], ids: Iterable[str]
 ) -> dict[int, NewJob]:
-    """Return the jobs of those occurrences that make one, by nominal time, each with a new id."""
+    """Return the jobs of planned occurrences by nominal time, each with the next of `ids`."""
     planned = filter(is_planned, occurrences)
     return {
         each.nominal_ms: new_job(tx, source, each, JobId(job_id))
@@ -133,14 +133,14 @@ def new_jobs(
 
 
 def turn_of(policies: Policies, reason: str | None) -> Turn | None:
-    """Return how the job of an occurrence comes by the running marker; None: it needs none."""
+    """Return how an occurrence's job obtains the running marker; None: it needs none."""
     if policies.overlap == "allow":
         return None
     return "waits" if reason in _LATE else "asks"
 
 
 def hold_markers(tx: Tx, jobs: Iterable[NewJob]) -> None:
-    """Hold the running markers that jobs of several schedules will ask for, in one read."""
+    """Hold the running markers that due jobs of several schedules need, in one read."""
     tx.get_many(
         MARKER,
         [(job.schedule_id,) for job in jobs if job.turn and job.schedule_id and _is_due(tx, job)],
@@ -158,7 +158,7 @@ def hand_over(
     jobs: dict[int, NewJob],
     claim_id: str | None = None,
 ) -> HandedOver:
-    """Write ledger rows, and the jobs by nominal time; those whose time has come ask to run."""
+    """Write ledger rows and their jobs (by nominal time); apply the overlap policy to due jobs."""
     turns = overlap.settle(tx, [job for job in jobs.values() if _is_due(tx, job)])
     planned = missed = skipped = 0
     for each in free:

@@ -1,6 +1,6 @@
-"""The public index: rows that an application stores itself, and claims on all rows.
+"""The public index: rows that an application stores itself, and claims of due rows.
 
-A claim with an id writes the ledger, so that asking again with the same id gives the same answer.
+A claim with an id is recorded in the ledger, so repeating it returns the same rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ HAND_OVERS: tuple[HandOver, ...] = get_args(HandOver)
 
 
 def upsert(tx: Tx, row: IndexRow) -> None:
-    """Store the row of its key; with the same timing its next time is never set back."""
+    """Store a row under its key; raise Conflict if another key has its id.
+
+    If the timing is unchanged, the next time never moves backwards.
+    """
     key = key_parts(row_key(row))
     item = tx.get(ROW, *key)
     is_new = item is None or item.row.schedule_id != row.schedule_id
@@ -47,7 +50,7 @@ def upsert(tx: Tx, row: IndexRow) -> None:
     is_later = earlier.nominal_ms > row.nominal_ms
     if item.error is None and _is_same_timing(earlier, row) and is_later:
         row = replace(row, nominal_ms=earlier.nominal_ms, run_at_ms=earlier.run_at_ms)
-    # What stood against the row before is forgotten.
+    # Writing a row clears its quarantine error and its count of unknown-schedule answers.
     stored = StoredRow(replace(row, version=earlier.version + 1), number=item.number)
     tx.put(ROW, stored)
 
@@ -69,7 +72,7 @@ def claim_due(
     flow: str | None = None,
     claim_id: str | None = None,
 ) -> list[Claimed]:
-    """Take due rows of any hand-over and advance them; the same claim id gives the same answer."""
+    """Claim and advance due rows of any hand-over; a repeated claim id returns the same rows."""
     check_claim(now_ms, limit, claim_id)
     now_ms = tx.now_ms if now_ms is None else now_ms
     if claim_id is not None:
@@ -80,14 +83,14 @@ def claim_due(
     flows = None if flow is None else [flow]
     among = [lane for each in HAND_OVERS for lane in lanes(tx, each, flows)]
     claimed: list[Claimed] = []
-    # What cannot be evaluated, or was handed over before, is not claimed: look behind it.
+    # Rows that cannot be evaluated or were handed over before are not claimed; read further ones.
     while len(claimed) < limit and (items := due_rows(tx, among, now_ms, limit - len(claimed))):
         claimed += _claim(tx, items, now_ms, claim_id, len(claimed))
     return claimed
 
 
 def _claimed_before(tx: Tx, claim_id: str) -> list[Claimed]:
-    """Return what an earlier claim with this id took, in claim order."""
+    """Return the rows of an earlier claim with this id, in claim order."""
     found = tx.members(CLAIMED, claim_id, limit=MAX_CLAIM, hold=False)
     return [claimed_of(item) for item in found if item.row_version]
 
@@ -95,7 +98,7 @@ def _claimed_before(tx: Tx, claim_id: str) -> list[Claimed]:
 def _claim(
     tx: Tx, items: Sequence[StoredRow], now_ms: int, claim_id: str | None, position: int
 ) -> list[Claimed]:
-    """Move rows on; return those that the claim took."""
+    """Advance rows; return those that the claim took."""
     moves = advance([item.row for item in items], now_ms)
     _hold_ending(tx, items, moves)
     if claim_id is not None:
@@ -114,7 +117,7 @@ def _claim(
 
 
 def _hold_ending(tx: Tx, items: Sequence[StoredRow], moves: Sequence[Advance]) -> None:
-    """Hold the definitions on which the end, or the count of runs, is stored."""
+    """Hold the definitions that will be written: those that end or count runs."""
     tx.get_many(
         SCHEDULE,
         [
@@ -126,7 +129,7 @@ def _hold_ending(tx: Tx, items: Sequence[StoredRow], moves: Sequence[Advance]) -
 
 
 def _record(tx: Tx, row: IndexRow, move: Advance, claim_id: str, position: int) -> None:
-    """Write to the ledger that a claim took an occurrence: whoever claimed it fires it."""
+    """Write a claimed occurrence to the ledger as fired: its claimer fires it."""
     occurrence = Occurrence(
         schedule_id=row.schedule_id,
         nominal_ms=row.nominal_ms,

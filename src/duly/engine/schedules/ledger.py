@@ -1,7 +1,8 @@
-"""The ledger: what becomes of each occurrence, and how it follows its job.
+"""The ledger: one row per occurrence, and its state changes as its job moves.
 
-Whoever writes rows of a schedule for its own times holds the schedule's index row, or its
-definition where it has no row. Whoever moves a job holds that job, and with it its occurrence.
+A transaction that writes rows for a schedule's own nominal times holds the schedule's index row,
+or its definition if it has no row. A transaction that moves a job holds the job, which also
+guards its occurrence.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from duly.rules.planning import PlannedOccurrence
 from duly.rules.spans import Row, free_of
 
 FREE = frozenset({OccurrenceState.WITHDRAWN, OccurrenceState.QUARANTINED})
-"""States of a time that is still to be planned."""
+"""States of a nominal time that may be planned again."""
 EXTRAS = frozenset({RUN_NOW, BACKFILL})
-"""Reasons of what somebody asked for by hand; they stay, whatever becomes of it."""
+"""Reasons of manually requested occurrences; later state changes keep them."""
 _ENDS = frozenset(
     {
         OccurrenceState.SUCCEEDED,
@@ -35,19 +36,19 @@ _ENDS = frozenset(
 
 
 def is_extra(item: StoredOccurrence) -> bool:
-    """Return whether it was a run now, which says nothing about the schedule's own times."""
+    """Return whether the row is a `run_now`, whose time is not one of the schedule's own."""
     return (item.claim_id or "").startswith(f"{RUN_NOW}:")
 
 
 def is_taken(item: StoredOccurrence) -> bool:
-    """Return whether the times of a row are no longer to be planned."""
+    """Return whether the nominal times of a row must not be planned again."""
     return item.occurrence.state not in FREE
 
 
 def covering(
     tx: Tx, schedule_id: ScheduleId, nominal_ms: int, *, hold: bool = True
 ) -> StoredOccurrence | None:
-    """Return the row that covers a time: its own, or a run of times around it."""
+    """Return the row that covers a nominal time: its own row, or a range that includes it."""
     item = tx.first(LEDGER, schedule_id, upto=(nominal_ms,), is_reverse=True, hold=hold)
     return item if item is not None and item.occurrence.covers(nominal_ms) else None
 
@@ -55,10 +56,10 @@ def covering(
 def rows_between(
     tx: Tx, schedule_id: ScheduleId, first_ms: int, last_ms: int
 ) -> list[StoredOccurrence]:
-    """Return the rows of a schedule that cover a time between two, both included, by time.
+    """Return the rows of a schedule that cover any time from first to last (inclusive), in order.
 
-    Nothing is held: jobs that move do not free a time, and whoever does holds the guard of the
-    ledger.
+    Nothing is held: moving a job never frees a time, and a transaction that frees one holds the
+    guard of the ledger.
     """
     earlier = covering(tx, schedule_id, first_ms - 1, hold=False)
     found = [] if earlier is None else [earlier]
@@ -69,9 +70,9 @@ def rows_between(
 def free_ones(
     tx: Tx, trigger: str, occurrences: Sequence[PlannedOccurrence]
 ) -> list[PlannedOccurrence]:
-    """Return those of one schedule's occurrences that the ledger lacks, or has as free.
+    """Return the occurrences of one schedule that have no ledger row, or only a free one.
 
-    Of a run of times, what is left. Nothing is held.
+    Ranges are reduced to their uncovered parts. Nothing is held.
     """
     if not occurrences:
         return []
@@ -86,7 +87,7 @@ def free_ones(
 
 
 def write(tx: Tx, item: StoredOccurrence) -> None:
-    """Write a row, in place of those whose times were free."""
+    """Write a row; a range replaces the free rows that it covers."""
     occurrence = item.occurrence
     schedule_id = occurrence.schedule_id
     if occurrence.is_range:
@@ -109,7 +110,7 @@ def of_job(tx: Tx, job: Job) -> StoredOccurrence | None:
 
 
 def hold_of_jobs(tx: Tx, jobs: Sequence[Job]) -> None:
-    """Hold the occurrences of jobs, which are held already, in one read."""
+    """Hold the occurrences of jobs that are already held, in one read."""
     tx.get_many(
         OCCURRENCE,
         [
@@ -121,7 +122,7 @@ def hold_of_jobs(tx: Tx, jobs: Sequence[Job]) -> None:
 
 
 def planned_of(tx: Tx, job: Job) -> Occurrence | None:
-    """Return the occurrence of a job that has not begun; None: it has, or there is none."""
+    """Return a job's occurrence if it is still planned; None: it has begun, or there is none."""
     item = of_job(tx, job)
     if item is None or item.occurrence.state is not OccurrenceState.PLANNED:
         return None
@@ -131,7 +132,7 @@ def planned_of(tx: Tx, job: Job) -> Occurrence | None:
 def end_planned(
     tx: Tx, job: Job, state: OccurrenceState, reason: str, ended_at_ms: int | None = None
 ) -> Occurrence | None:
-    """Record of a planned occurrence that its job will not run, and why; return it."""
+    """Close the occurrence of a job that will not run; None: it is not planned any more."""
     item = of_job(tx, job)
     if item is None or item.occurrence.state is not OccurrenceState.PLANNED:
         return None
@@ -141,7 +142,7 @@ def end_planned(
 
 
 def follow_job(tx: Tx, job: Job, state: JobState, ended_as: AttemptStatus | None = None) -> None:
-    """Move the occurrence of a job, if it has one, along with it."""
+    """Update the occurrence of a job, if it has one, to match the job's new state."""
     item = of_job(tx, job)
     if item is None:
         return

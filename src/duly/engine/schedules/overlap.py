@@ -1,7 +1,7 @@
-"""Overlap: which of a schedule's jobs may run, decided before its running marker.
+"""Overlap policy: which of a schedule's jobs may run.
 
-The marker is held from queued to the end of the job, retries included. Who decides about a marker
-holds it, and with it the jobs that stand in line for it.
+A job holds its schedule's running marker from queued to its end, retries included. A transaction
+that changes a marker holds it, which also guards the jobs in line for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CANCELS = "cancel_running: a later run came"
 
 
 def promote(tx: Tx, jobs: Sequence[Job]) -> None:
-    """Queue scheduled jobs of one schedule, the earliest first, as its policies allow."""
+    """Queue due jobs of one schedule, earliest first, as its misfire and overlap policies allow."""
     policies = policies_or_usual(jobs[-1].policies or "{}")
     unstarted = [Unstarted(job.id, job.run_at_ms, job.turn) for job in jobs]
     missed = decide_late(unstarted, policies, tx.now_ms)
@@ -44,10 +44,11 @@ def promote(tx: Tx, jobs: Sequence[Job]) -> None:
 
 
 def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) -> OverlapDecision:
-    """Let jobs of one schedule ask for its marker, and deal with what was in the way.
+    """Apply the overlap policy to jobs of one schedule that become due; return the decision.
 
-    They may be stored or not. Those that are neither skipped nor in line are to be queued.
-    `came_at_ms` is the run time of their occurrence, where it is not the job's.
+    The jobs may be stored or new. The caller queues those that are neither skipped nor in line.
+    Jobs already in line may be skipped here, and the holder may be stopped. `came_at_ms` is the
+    run time of the occurrence if it differs from the job's.
     """
     asked = {job.id: job for job in sorted(jobs, key=_order) if job.turn is not None}
     schedule_id = jobs[0].schedule_id if asked else None
@@ -55,7 +56,7 @@ def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) 
         return OverlapDecision(None)
     marker = tx.get(MARKER, schedule_id)
     holder = None if marker is None else marker.job_id
-    # Without a holder there is no line.
+    # Without a holder, no job is in line.
     line = [] if holder is None else [each.job for each in tx.members(WAITING_RUNS, schedule_id)]
     asking = [_asking(job, came_at_ms or job.run_at_ms or 0) for job in asked.values()]
     standing_in_line = [_asking(job, _came_at_ms(tx, job)) for job in line]
@@ -73,7 +74,7 @@ def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) 
 
 
 def admit(tx: Tx, jobs: Sequence[NewJob]) -> OverlapDecision:
-    """Let new jobs of several schedules ask for their markers; return what becomes of all."""
+    """Apply the overlap policies to new jobs of several schedules; return one combined decision."""
     by_schedule: dict[str, list[NewJob]] = {}
     for job in jobs:
         by_schedule.setdefault(job.schedule_id or "", []).append(job)
@@ -99,13 +100,13 @@ def _asking(job: Job | NewJob, came_at_ms: int) -> Asking:
 
 
 def _came_at_ms(tx: Tx, job: Job) -> int:
-    """Return the run time of a job's occurrence; a retry moves the job's own."""
+    """Return the run time of a job's occurrence; a retry changes the job's own."""
     item = tx.peek(OCCURRENCE, job.schedule_id or "", job.nominal_ms or 0)
     return job.run_at_ms if item is None else item.occurrence.run_at_ms
 
 
 def _held_at_ms(tx: Tx, holder: JobId | None) -> int | None:
-    """Return the run time of a holder's occurrence, if it did not wait for its turn."""
+    """Return the run time of the holder's occurrence; None: no holder, or it waited in line."""
     held = None if holder is None else tx.peek(JOB, holder)
     return _came_at_ms(tx, held.job) if held and held.job.turn == "asks" else None
 
@@ -116,7 +117,7 @@ def _skip(tx: Tx, job: Job, reason: str) -> None:
 
 
 def _stop(tx: Tx, turns: OverlapDecision, successor: Job | NewJob) -> None:
-    """Ask a running holder to stop; end one that has not begun, and pass its marker on."""
+    """Ask a running holder to stop; cancel one that has not begun and pass its marker on."""
     assert turns.cancels is not None
     holder = get(tx, turns.cancels)
     assert holder is not None

@@ -1,8 +1,7 @@
-"""Planning: due index rows to ledger rows, jobs and their next times.
+"""Planning: turn due index rows into ledger rows and jobs, and advance the rows.
 
-Rows are held, and planned in pure code. A planner reads definitions without holding them: whoever
-writes one holds its row. Everything is read for all rows at once, by the order of locks, before
-anything is written.
+Rows are held and planned by pure code. Definitions are read without holding them, since a
+transaction that writes one holds its row. All reads come first, batched and in lock order.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from duly.rules.runs import settle
 
 @dataclass(slots=True)
 class Planned:
-    """How much one step of planning did."""
+    """Counts of one planning step."""
 
     rows: int = 0
     planned: int = 0
@@ -55,7 +54,7 @@ class Planned:
 
 @dataclass(slots=True)
 class RowPlan:
-    """A row with what becomes of it."""
+    """A held row with its plan and jobs."""
 
     item: StoredRow
     plan: Plan
@@ -64,16 +63,16 @@ class RowPlan:
     jobs: dict[int, NewJob] = field(default_factory=dict)
     """By nominal time."""
     free: list[PlannedOccurrence] = field(default_factory=list)
-    """What the ledger lacks."""
+    """Occurrences to write: the ledger lacks them, or has them as free."""
     edited_at_ms: int | None = None
-    """When the definition was written last; None: no definition is stored for it."""
+    """When the definition was last written; None: no definition is stored for it."""
 
     @property
     def is_after_edits(self) -> bool:
-        """Return whether its times are on time, and later than anything the ledger swallowed.
+        """Return whether the ledger cannot have these times yet, so that it need not be read.
 
-        A row that was set back behind an outage comes to a run of times that the ledger has, and so
-        does one that an edit spread wider: a time that came by the old run time comes once more.
+        True if they are on time and after the last edit. A row moved back over an outage, or whose
+        spread an edit widened, may meet times that the ledger already has.
         """
         first_ms = self.row.nominal_ms
         is_later = self.edited_at_ms is not None and first_ms > self.edited_at_ms
@@ -81,12 +80,12 @@ class RowPlan:
 
     @property
     def row(self) -> IndexRow:
-        """Return the row as it stands."""
+        """Return the row as it was read."""
         return self.item.row
 
 
 def plan_occurrences(tx: Tx, request: PlanRequest) -> PlanReport:
-    """Plan due rows of hand-over `jobs`."""
+    """Plan up to `limit` due rows of hand-over `jobs`; return the counts and the next run time."""
     check_plan(request)
     until_ms = tx.now_ms + request.look_ahead_ms
     among = lanes(tx, "jobs", request.flows)
@@ -105,19 +104,19 @@ def plan_occurrences(tx: Tx, request: PlanRequest) -> PlanReport:
 
 
 def plan_soon(tx: Tx, keys: Iterable[ScheduleKey], look_ahead_ms: int | None = None) -> Planned:
-    """Plan rows of hand-over `jobs` that the caller has put, of those whose time comes so soon."""
+    """Plan the rows of keys that are due within `look_ahead_ms` (None: the store's setting)."""
     ahead_ms = tx.planning.look_ahead_ms if look_ahead_ms is None else look_ahead_ms
     return plan_keys(tx, keys, tx.now_ms + ahead_ms)
 
 
 def plan_keys(tx: Tx, keys: Iterable[ScheduleKey], until_ms: int) -> Planned:
-    """Plan the rows of keys that are due by an instant."""
+    """Plan the rows of keys that have hand-over `jobs` and are due by an instant."""
     items = tx.get_many(ROW, map(key_parts, keys)).values()
     return plan_rows(tx, [each for each in items if is_due(each, "jobs", until_ms)], until_ms)
 
 
 def plan_rows(tx: Tx, items: Iterable[StoredRow], until_ms: int) -> Planned:
-    """Plan held rows whose run time is `until_ms` at the latest."""
+    """Plan held rows whose run time is not after `until_ms`; return the counts."""
     steps = _made(tx, in_order(items), until_ms)
     hold_ending(tx, steps)
     hold_free(tx, steps)
@@ -146,12 +145,12 @@ def definitions_of(tx: Tx, items: Sequence[StoredRow]) -> dict[Key, StoredSchedu
 def _made(tx: Tx, items: Sequence[StoredRow], until_ms: int) -> list[RowPlan]:
     """Return the plans of rows with their jobs.
 
-    Of a row that cannot be converted to jobs the plan is quarantine: it would come again for ever,
-    and hold up the rows behind it.
+    A row that cannot be converted to jobs is quarantined; otherwise it would stay due for ever and
+    block the rows after it.
     """
     definitions = definitions_of(tx, items)
     plans = plan_many([item.row for item in items], tx.now_ms, until_ms)
-    # All ids at once, in the order of the rows: jobs of one instant run in the order of their ids.
+    # Draw all ids at once, in row order: jobs with the same run time run in id order.
     ids = iter(tx.new_ids("job_", sum(is_planned(each) for one in plans for each in one[0])))
     steps: list[RowPlan] = []
     for item, plan in zip(items, plans, strict=True):
@@ -172,7 +171,7 @@ def _made(tx: Tx, items: Sequence[StoredRow], until_ms: int) -> list[RowPlan]:
 
 
 def hold_ending(tx: Tx, steps: Iterable[RowPlan]) -> None:
-    """Hold the definitions on which something may be stored: the end, or the count of runs."""
+    """Hold the definitions that may be written: those that end or count runs."""
     tx.get_many(
         SCHEDULE,
         [
@@ -184,7 +183,7 @@ def hold_ending(tx: Tx, steps: Iterable[RowPlan]) -> None:
 
 
 def hold_free(tx: Tx, steps: Sequence[RowPlan]) -> None:
-    """Find what the ledger lacks, and hold it; jobs of what it has are dropped."""
+    """Find and hold the occurrences that the ledger lacks; drop the jobs of the others."""
     for step in steps:
         occurrences = step.plan.occurrences
         if step.is_after_edits:
@@ -200,7 +199,7 @@ def hold_free(tx: Tx, steps: Sequence[RowPlan]) -> None:
 
 
 def advance_of(row: IndexRow, plan: Plan) -> Advance:
-    """Return where a row goes by its plan."""
+    """Return the advance of a row according to its plan."""
     return Advance(
         row.schedule_id, plan.next_nominal_ms, plan.next_run_at_ms, plan.runs_left, 0, plan.error
     )

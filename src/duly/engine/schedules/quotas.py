@@ -1,4 +1,4 @@
-"""Limits of owners: how many schedules each has, exact where one more could be too many."""
+"""Schedule quotas of owners: counts that are exact when an owner is near its limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from duly.model.schedule_writes import ScheduleWrite
 from duly.rules.quotas import Holdings
 
 MAX_WRITERS_UNSEEN = 10
-"""An owner is near a limit where so many writers, each unseen by the others, could pass it."""
+"""Concurrent writers that could exceed a limit unseen; an owner within their reach is near it."""
 
 
 def holdings(tx: Tx, writes: Sequence[ScheduleWrite]) -> Holdings:
-    """Count the schedules of owners that are to get more; hold the guards of those near a limit.
+    """Return the schedule counts of owners that get more; hold the guards of those near a limit.
 
-    Called after the rows and definitions are held: whoever has a guard waits for none of them.
-    Far from its limits an owner needs no guard, and nobody waits for another transaction.
+    Call it after rows and definitions are held: a holder of a guard must not wait for them.
+    An owner far from its limits needs no guard, so its writers do not wait for each other.
     """
     found = _count(tx, writes)
     near = _near(writes, found)

@@ -1,7 +1,7 @@
-"""Index rows: where they go, the runs they use, and the schedules that end with them.
+"""Index rows: finding due rows, advancing them, counting runs and ending schedules.
 
-Whoever moves a row holds it. A definition is held only where something is stored on it: the count
-of runs of a schedule that has a limit, or the state in which it ended.
+A transaction that moves a row holds it. It holds the definition only to write to it: the run count
+of a schedule with `max_runs`, or the final state.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from duly.rules.runs import known_runs, left_of
 
 
 def in_order(items: Iterable[StoredRow]) -> list[StoredRow]:
-    """Return rows in the order in which they are claimed: that of the index DUE."""
+    """Return rows in claim order, which is the order of the index DUE."""
     return sorted(items, key=claim_order)
 
 
 def lanes(tx: Tx, hand_over: HandOver, flows: Iterable[str] | None) -> list[Key]:
-    """Return the partitions of DUE for a hand-over: those of some flows, or all that have rows."""
+    """Return the partitions of DUE for a hand-over: of the given flows, or all that have rows."""
     names = tx.partitions(DUE, hand_over) if flows is None else dict.fromkeys(flows)
     return [(hand_over, flow) for flow in names]
 
 
 def due_rows(tx: Tx, among: Sequence[Key], until_ms: int, limit: int) -> list[StoredRow]:
-    """Return up to `limit` rows that are due by an instant, in the order of claims, and hold them.
+    """Return and hold up to `limit` rows that are due by an instant, in claim order.
 
-    Rows that this transaction has moved are seen where they are now.
+    Rows that this transaction has moved count with their new times.
     """
     changed = tx.changes(ROW)
     keys = tx.find_among(DUE, among, upto=(until_ms,), limit=limit + len(changed))
@@ -60,21 +60,21 @@ def due_rows(tx: Tx, among: Sequence[Key], until_ms: int, limit: int) -> list[St
 
 
 def is_due(item: StoredRow, hand_over: HandOver | None, until_ms: int) -> bool:
-    """Return whether a row is due by an instant, and of a hand-over, where one is given."""
+    """Return whether a row is due by an instant and has this hand-over (None: any)."""
     row = item.row
     is_ours = item.error is None and row.trigger_version <= TRIGGER_VERSION
     return is_ours and hand_over in (None, row.hand_over) and row.run_at_ms <= until_ms
 
 
 def definition_of(tx: Tx, row: IndexRow, *, hold: bool = False) -> StoredSchedule | None:
-    """Return the definition of a row; None: it is not stored here."""
+    """Return the definition of a row; None: it is not in this store."""
     read = tx.get if hold else tx.peek
     item = read(SCHEDULE, *key_parts(row_key(row)))
     return None if item is None or item.schedule.id != row.schedule_id else item
 
 
 def hold_schedule(tx: Tx, schedule_id: ScheduleId) -> StoredSchedule | None:
-    """Hold a schedule with its row, by its id; None: no such schedule is stored."""
+    """Return a schedule by its id, and hold it and its row; None: no such schedule."""
     for key in tx.find(SCHEDULE_IDS, schedule_id, limit=1):
         tx.get(ROW, *key)
         item = tx.get(SCHEDULE, *key)
@@ -84,7 +84,7 @@ def hold_schedule(tx: Tx, schedule_id: ScheduleId) -> StoredSchedule | None:
 
 
 def move_row(tx: Tx, item: StoredRow, move: Advance) -> bool:
-    """Write where a held row goes, and charge the runs it used; return whether it fired."""
+    """Advance, finish or quarantine a held row, and charge its runs; return whether it fired."""
     row = item.row
     if row.runs_left is not None and move.runs_left is not None:
         charge(tx, row, row.runs_left - move.runs_left)
@@ -116,7 +116,10 @@ def end_schedule(
     state: Literal["finished", "quarantined"],
     error: str | None = None,
 ) -> None:
-    """Store on a definition, if that schedule is stored there, how it ended; no new version."""
+    """Store the final state on a schedule's definition; do nothing if the key has another id.
+
+    The definition keeps its version.
+    """
     item = tx.get(SCHEDULE, *key_parts(key))
     if item is None or item.schedule.id != schedule_id:
         return
@@ -128,7 +131,7 @@ def end_schedule(
 
 
 def end_row(tx: Tx, schedule: Schedule) -> None:
-    """Finish a held schedule, and remove its row."""
+    """Finish a held schedule and remove its row."""
     key = schedule_key(schedule)
     item = tx.get(ROW, *key_parts(key))
     if item is not None and item.row.schedule_id == schedule.id:
@@ -137,7 +140,7 @@ def end_row(tx: Tx, schedule: Schedule) -> None:
 
 
 def charge(tx: Tx, row: IndexRow, runs: int) -> None:
-    """Count runs of a row on its definition, if that has a limit."""
+    """Add runs of a row to the run count of its definition, if it is stored here."""
     item = definition_of(tx, row, hold=True) if runs else None
     if item is not None:
         had = known_runs(item.schedule, row.runs_left)
@@ -145,7 +148,7 @@ def charge(tx: Tx, row: IndexRow, runs: int) -> None:
 
 
 def count_runs(tx: Tx, item: StoredSchedule, runs_had: int | None) -> Schedule:
-    """Store how many runs a held schedule has had; return it with that count."""
+    """Store the run count of a held schedule; return the schedule with that count."""
     counted = replace(item.schedule, runs_had=runs_had)
     if counted != item.schedule:
         tx.put(SCHEDULE, item._replace(schedule=counted))
@@ -153,7 +156,7 @@ def count_runs(tx: Tx, item: StoredSchedule, runs_had: int | None) -> Schedule:
 
 
 def counted(tx: Tx, item: StoredSchedule) -> StoredSchedule:
-    """Return a held schedule with its count of runs, also where an older release stored none."""
+    """Return a held schedule with its run count, computed if an older release stored none."""
     schedule = item.schedule
     if schedule.runs_had is not None or schedule.definition.max_runs is None:
         return item
@@ -164,7 +167,7 @@ def counted(tx: Tx, item: StoredSchedule) -> StoredSchedule:
 
 
 def charge_one(tx: Tx, item: StoredSchedule) -> bool:
-    """Charge one run to a schedule outside the plan of its row; return whether it was the last."""
+    """Charge one run to a schedule without advancing its row; return whether it was the last."""
     schedule = item.schedule
     left = left_of(schedule)
     if left is None:

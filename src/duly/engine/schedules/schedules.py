@@ -1,7 +1,7 @@
-"""Schedules: definition, index row and event, written together.
+"""Writing and deleting schedules: definition, index row and event in one transaction.
 
-What a write means is decided by `rules.edits`, which is pure. The use case reads, asks, and writes
-the answers. A schedule's index row is held before its definition.
+`rules.edits`, which is pure, decides what a write changes; this module reads and writes. A
+schedule's index row is held before its definition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def find_schedule(tx: Tx, schedule_id: ScheduleId) -> Schedule | None:
 
 
 def put_schedules(tx: Tx, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritten | Refused]:
-    """Store definitions with their index rows and events; return an answer per write, in order."""
+    """Store definitions with their index rows and events; return one answer per write, in order."""
     check_writes(writes)
     for write in writes:
         _check_key(write.key)
@@ -68,13 +68,13 @@ def put_schedules(tx: Tx, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritt
 
 
 def _check_key(key: ScheduleKey) -> None:
-    """Refuse a key that could not be dispatched."""
+    """Raise InvalidInput for a key that could not be dispatched."""
     check_flow(key.flow)
     binding_key(key.flow, Scope.parse(key.scope), key.name)
 
 
 def _batches(writes: Sequence[ScheduleWrite]) -> list[list[ScheduleWrite]]:
-    """Return the writes in order, cut so that no batch writes the same schedule twice."""
+    """Split the writes, in order, so that no batch writes the same schedule twice."""
     batches: list[list[ScheduleWrite]] = []
     seen: set[ScheduleKey] = set()
     for write in writes:
@@ -97,7 +97,7 @@ def _put_batch(tx: Tx, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritten 
         ]
         if not overdue:
             break
-        # Times that have come belong to the old definitions: plan them, then begin anew.
+        # Due times belong to the old definitions: plan them, then start over.
         withdrawals.unbegun_of(tx, [edit.before for edit in edits.values() if edit.before])
         _plan_overdue(tx, overdue)
     _refuse_taken_ids(tx, [write for write in writes if _is_new(edits, write)])
@@ -117,7 +117,7 @@ def _put_batch(tx: Tx, writes: Sequence[ScheduleWrite]) -> list[ScheduleWritten 
 
 
 def read(tx: Tx, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Stored]:
-    """Return what is stored under keys, and hold it: rows before definitions."""
+    """Return and hold the schedules stored under keys: rows before definitions."""
     rows = tx.get_many(ROW, map(key_parts, keys))
     schedules = tx.get_many(SCHEDULE, map(key_parts, keys))
     found: dict[ScheduleKey, Stored] = {}
@@ -136,7 +136,7 @@ def read(tx: Tx, keys: Sequence[ScheduleKey]) -> dict[ScheduleKey, Stored]:
 
 
 def _with_counts(tx: Tx, found: Standing) -> dict[ScheduleKey, Stored]:
-    """Return the same with the count of runs of those that have a limit."""
+    """Return the schedules with run counts for those that have `max_runs`."""
     uncounted = [
         (each.schedule.id,)
         for each in found.values()
@@ -156,7 +156,7 @@ def _with_counts(tx: Tx, found: Standing) -> dict[ScheduleKey, Stored]:
 def _decide(
     tx: Tx, writes: Sequence[ScheduleWrite], standing: Standing
 ) -> tuple[Edits, dict[ScheduleKey, Refused]]:
-    """Return what writes change, and those that are refused."""
+    """Return the edits that writes make, and the refusals, by key."""
     held = quotas.holdings(tx, _needing_room(writes, standing))
     edits: Edits = {}
     refused: dict[ScheduleKey, Refused] = {}
@@ -173,7 +173,7 @@ def _decide(
 
 
 def _needing_room(writes: Sequence[ScheduleWrite], standing: Standing) -> list[ScheduleWrite]:
-    """Return the writes that the limits of their owners may have to be asked for."""
+    """Return the writes that may count against the limits of their owners."""
     found = {key: each.schedule for key, each in standing.items()}
     return [write for write in writes if may_need_room(write, found.get(write.key))]
 
@@ -184,7 +184,7 @@ def _is_new(edits: Edits, write: ScheduleWrite) -> bool:
 
 
 def _refuse_taken_ids(tx: Tx, creations: Sequence[ScheduleWrite]) -> None:
-    """Raise Conflict if another schedule, document or index row has the id of a new schedule."""
+    """Raise Conflict if a new schedule's id belongs to another schedule, document or index row."""
     if not creations:
         return
     written = tx.changes(SCHEDULE).values()
@@ -199,13 +199,13 @@ def _refuse_taken_ids(tx: Tx, creations: Sequence[ScheduleWrite]) -> None:
 def _is_taken(tx: Tx, write: ScheduleWrite) -> bool:
     if tx.is_taken(DOCUMENT_IDS, write.id) or tx.is_taken(SCHEDULE_IDS, write.id):
         return True
-    # A row under the key of the schedule is written over.
+    # A row under the schedule's own key will be overwritten, so it does not count.
     keys = tx.find(ROW_IDS, write.id) if tx.is_taken(ROW_IDS, write.id) else []
     return any(key != key_parts(write.key) for key in keys)
 
 
 def _plan_overdue(tx: Tx, rows: Sequence[IndexRow]) -> None:
-    """Let the ledger have times that have come, whoever was to hand them over."""
+    """Write the due times of rows to the ledger, for the hand-overs `jobs` and `http`."""
     keys = [row_key(row) for row in rows]
     plan_soon(tx, keys, look_ahead_ms=0)
     items = tx.get_many(ROW, map(key_parts, keys)).values()
@@ -213,7 +213,7 @@ def _plan_overdue(tx: Tx, rows: Sequence[IndexRow]) -> None:
 
 
 def _take_back(tx: Tx, edits: Edits, standing: Standing) -> Edits:
-    """Withdraw what the old definitions planned; return the edits with their rows set back."""
+    """Withdraw what the old definitions planned; return the edits with their rows moved back."""
     old = [edit.before for edit in edits.values() if edit.withdraws and edit.before is not None]
     unbegun = withdrawals.unbegun_of(tx, old)
     after: Edits = {}
@@ -245,14 +245,14 @@ def _write(tx: Tx, edits: Edits) -> None:
 
 
 def _write_row(tx: Tx, key: ScheduleKey, row: IndexRow | None) -> None:
-    """Write the row of a key over what stands there, be it quarantined or of another schedule."""
+    """Write or remove (None) the row of a key, replacing any row there, even a quarantined one."""
     standing = tx.get(ROW, *key_parts(key))
     if row is None:
         if standing is not None:
             tx.delete(ROW, *key_parts(key))
         return
     if standing is None:
-        # It may have come to its end in this transaction: its versions go on.
+        # A row that ended in this transaction passes on its version, so versions always grow.
         standing = tx.before(ROW, *key_parts(key))
     if standing is None:
         tx.put(ROW, StoredRow(replace(row, version=1)))
@@ -262,7 +262,7 @@ def _write_row(tx: Tx, key: ScheduleKey, row: IndexRow | None) -> None:
 
 
 def _hand_over_again(tx: Tx, edit: Edit) -> None:
-    """Hand over what was withdrawn and had come, before what is still to come."""
+    """Hand over again the due occurrences that this edit withdrew."""
     if not edit.again:
         return
     schedule = edit.schedule
@@ -278,23 +278,26 @@ def _hand_over_again(tx: Tx, edit: Edit) -> None:
 def delete_schedule(
     tx: Tx, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
 ) -> Schedule | Refused:
-    """Remove a schedule, its row and what has not begun; the ledger and the events stay."""
+    """Remove a schedule and its row, and withdraw runs not begun; return it, or the refusal.
+
+    The ledger and the events stay.
+    """
     found = read(tx, [key]).get(key)
     refusal = delete_refusal(expected_version, ABSENT if found is None else found.schedule.version)
     if refusal is not None or found is None:
         return refusal or Refused("absent", ABSENT)
     withdrawals.unbegun_of(tx, [found.schedule])
     while found.row is not None and is_overdue(found.row, tx.now_ms):
-        # Times that have come are planned, so that the ledger has them, and then withdrawn.
+        # Due times are planned first, so that the ledger has them, and then withdrawn.
         _plan_overdue(tx, [found.row])
         found = read(tx, [key])[key]
     return remove_schedule(tx, key, by)
 
 
 def remove_schedule(tx: Tx, key: ScheduleKey, by: str, *, is_told: bool = True) -> Schedule:
-    """Remove a schedule that is stored, whatever is due of it; return it as it stood.
+    """Remove a stored schedule without planning its due times; return it as it was.
 
-    Not `is_told`: no event records it.
+    If not `is_told`, no event is recorded.
     """
     schedule = read(tx, [key])[key].schedule
     own = withdrawals.unbegun_of(tx, [schedule])[schedule.id]

@@ -1,7 +1,7 @@
-"""Withdrawals: what an edit, a pause or a deletion takes back, and what a pause swallowed.
+"""Withdrawals: planned runs cancelled by an edit, pause or deletion, and times a pause swallowed.
 
-Whoever withdraws holds the index row of the schedule, so nobody plans it meanwhile, and the jobs
-and occurrences that it takes back.
+A transaction that withdraws holds the schedule's index row, so that no planner plans it meanwhile,
+and the jobs and occurrences that it withdraws.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from duly.rules.spans import Row, in_the_way, spans_left
 
 
 class Unbegun(NamedTuple):
-    """What was planned of a schedule and has not begun."""
+    """Planned runs of a schedule that have not begun."""
 
     jobs: list[tuple[Job, Occurrence]]
-    """With their occurrences."""
+    """Jobs with their occurrences."""
     posts: list[StoredOccurrence]
-    """Dispatches that no tick has posted: a claim is counted as a post."""
+    """Dispatches that no tick has claimed; a claimed one counts as posted."""
 
 
 class Why(NamedTuple):
-    """Why something is withdrawn, and by whom."""
+    """Reason and actor of a withdrawal."""
 
     reason: str
     by: str
 
 
 def unbegun_of(tx: Tx, schedules: Iterable[Schedule]) -> dict[ScheduleId, Unbegun]:
-    """Return and hold what was planned of schedules and has not begun, in one read per kind."""
+    """Return and hold the planned runs of schedules that have not begun, in one read per kind."""
     found = list(schedules)
     jobs = tx.members_many(UNBEGUN, [(each.id,) for each in found])
     ledger.hold_of_jobs(tx, [item.job for items in jobs.values() for item in items])
@@ -70,16 +70,17 @@ def unbegun_of(tx: Tx, schedules: Iterable[Schedule]) -> dict[ScheduleId, Unbegu
 
 
 def _hold_markers(tx: Tx, jobs: Mapping[Key, Sequence[StoredJob]]) -> None:
-    """Hold the markers that are given back when these jobs end, in one read."""
+    """Hold the markers that are released when these jobs end, in one read."""
     ids = {item.job.id for items in jobs.values() for item in items}
     seen = tx.peek_many(MARKER, jobs)
     tx.get_many(MARKER, [key for key, marker in seen.items() if marker.job_id in ids])
 
 
 def admitted(tx: Tx, unbegun: Unbegun) -> dict[int, str | None]:
-    """Return the times that wait for nothing but a worker, a turn or a tick, with their reasons.
+    """Return the nominal times already due, with their reasons.
 
-    They are not late any more, and are planned again as what they were.
+    They wait only for a worker, the running marker or a tick. If planned again, they keep their
+    reasons and are not checked for misfire again.
     """
     found: dict[int, str | None] = {}
     for job, planned in unbegun.jobs:
@@ -94,14 +95,14 @@ def admitted(tx: Tx, unbegun: Unbegun) -> dict[int, str | None]:
 def withdraw(
     tx: Tx, schedule_id: ScheduleId, unbegun: Unbegun, why: Why, *, extras: bool = False
 ) -> list[int]:
-    """Take back what has not begun of a schedule; return its times that are open again.
+    """Withdraw a schedule's runs that have not begun; return the nominal times that are free again.
 
-    What somebody asked for by hand stays, unless `extras` are to go too.
+    Manually requested runs stay unless `extras` is true.
     """
     times = [_withdraw_post(tx, item, why) for item in unbegun.posts]
     marker = tx.peek(MARKER, schedule_id)
     holder = None if marker is None else marker.job_id
-    # The holder of the marker comes last, so that it passes to no job that is about to end.
+    # The marker's holder comes last, so that the marker does not pass to a job cancelled next.
     for job, planned in sorted(unbegun.jobs, key=lambda each: (each[0].id == holder, each[0].id)):
         is_extra = planned.reason in ledger.EXTRAS
         if is_extra and not extras:
@@ -114,7 +115,7 @@ def withdraw(
 
 
 def _withdraw_post(tx: Tx, item: StoredOccurrence, why: Why) -> int:
-    """Take back a dispatch that no tick has posted; return its time."""
+    """Withdraw a dispatch that no tick has posted; return its nominal time."""
     own = replace(item.occurrence, state=OccurrenceState.WITHDRAWN, reason=why.reason)
     withdrawn = replace(item, occurrence=own, claim_id=None, position=0, lease_until_ms=None)
     tx.put(OCCURRENCE, withdrawn)
@@ -122,20 +123,20 @@ def _withdraw_post(tx: Tx, item: StoredOccurrence, why: Why) -> int:
 
 
 def write_pause(tx: Tx, schedule: Schedule) -> None:
-    """Record that the times which came during a pause, which ends now, were missed."""
+    """Record the nominal times of a pause that ends now as missed."""
     if schedule.definition.hand_over == "external":
-        return  # its times are an outside scheduler's
+        return  # an outside scheduler fires it
     if left_of(schedule) == 0:
-        return  # it had no times any more that a pause could have swallowed
+        return  # no runs were left that the pause could have swallowed
     since_ms, changes = _rules_of_pause(tx, schedule)
     for lost in lost_times(schedule.definition.trigger, since_ms, changes, tx.now_ms):
         _write_lost(tx, schedule, lost)
 
 
 def _rules_of_pause(tx: Tx, schedule: Schedule) -> tuple[int, list[Change]]:
-    """Return when a schedule was paused, and the changes of its trigger since then."""
+    """Return when a schedule was paused, and its trigger changes since then."""
     facts = tx.history(SCHEDULE_EVENTS, schedule.id)
-    # Of what came before a very long history nothing is said.
+    # If the history is longer than a page, start at the oldest event read.
     since_ms = facts[0].at_ms if len(facts) == PAGE else schedule.created_at_ms
     changes: list[Change] = []
     for event in facts:
@@ -147,7 +148,7 @@ def _rules_of_pause(tx: Tx, schedule: Schedule) -> tuple[int, list[Change]]:
 
 
 def _write_lost(tx: Tx, schedule: Schedule, lost: Lost) -> None:
-    # Read for each rule: rows of one may reach into the next where spreads differ.
+    # Read per rule: rows written for one rule may reach into the next if spreads differ.
     rows = ledger.rows_between(tx, schedule.id, lost.whole.first_ms, lost.whole.last_ms)
     standing = [
         Row(item.occurrence.nominal_ms, item.occurrence.until_ms, ledger.is_taken(item))

@@ -1,1 +1,1 @@
-"""Use cases of upkeep: retention, erasure, reconcile and new zone rules."""
+"""Use cases of upkeep: retention, erasure, reconcile and time-zone updates."""

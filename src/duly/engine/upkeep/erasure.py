@@ -1,7 +1,7 @@
-"""Everything that an owner left, removed in bounded steps.
+"""Erasure of an owner's data in bounded steps.
 
-One kind after another, each walked page by page. What is removed does not come again, so a step may
-be repeated, and two may run at once.
+Kinds are walked one after another, page by page. Removed items do not reappear, so a step may be
+repeated, and steps may run concurrently.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from duly.model.upkeep import (
 from duly.rules.checks import check_limit
 
 _SCHEDULES = 100
-"""Schedules in one step: each is deleted with what has not begun of it."""
+"""Schedules per step; each is deleted together with its runs that have not begun."""
 _WITHDRAWN = "its owner is erased"
 
 Done = tuple[Erased, Key | None]
-"""What was removed, and where this kind goes on; None: there is no more of it."""
+"""Counts of removed items, and the position at which this kind continues (None: it is done)."""
 
 
 def erase(tx: Tx, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
-    """Take one step."""
+    """Take one step; return its counts and the cursor of the next step (None: done)."""
     owner = Owner.of(scope)
     check_limit(limit, MAX_ERASE)
     kind, text = check_cursor(cursor, tuple(_KINDS))
@@ -79,11 +79,13 @@ def _place(text: str) -> Key:
     try:
         return tuple(json.loads(text or "[]"))
     except (TypeError, ValueError):
-        raise InvalidInput(f"cursor {text[:80]!r} is not one that an earlier step gave") from None
+        raise InvalidInput(
+            f"cursor {text[:80]!r} is invalid; pass that of the previous step"
+        ) from None
 
 
 def _audit(tx: Tx, owner: Owner, after: Key, limit: int) -> Done:
-    """Take the names out of entries: first, while it can be seen whose the things are."""
+    """Remove names from audit entries; done first, while the owners of targets are still known."""
     page = tx.walk(AUDIT, after, limit)
     targets = {entry.target for entry in page}
     schedules = _own_schedules(tx, owner, {target_id(each, "schedule") for each in targets})
@@ -117,18 +119,18 @@ def _ids(found: Iterable[str | None]) -> list[str]:
 
 
 def _scopes(tx: Tx, ids: Collection[str]) -> dict[str, str]:
-    """Return the owners of those of the schedules that are stored."""
+    """Return the scopes of the schedules that are stored, by id."""
     keys = tx.find_among(SCHEDULE_IDS, [(each,) for each in ids], limit=EVERY)
     found = tx.peek_many(SCHEDULE, keys).values()
     return {item.schedule.id: str(item.schedule.scope) for item in found}
 
 
 def _own_schedules(tx: Tx, owner: Owner, named: Collection[str | None]) -> set[str]:
-    """Return schedules of an owner: stored, or gone and known by their ledger or their makers."""
+    """Return the owner's schedules: stored ones, and removed ones known by ledger or creator."""
     ids = _ids(named)
     scopes = _scopes(tx, ids)
     gone = [each for each in ids if each not in scopes]
-    # By any row of its ledger: a schedule has one owner for all of its life.
+    # Any ledger row shows the owner, since a schedule never changes its owner.
     fired = tx.peek_firsts(LEDGER, [(each,) for each in gone])
     scopes |= {str(each): item.occurrence.scope for (each,), item in fired.items()}
     made = {
@@ -155,7 +157,7 @@ def _schedules(tx: Tx, owner: Owner, _after: Key, limit: int) -> Done:
 
 
 def _forget(tx: Tx, schedule_ids: Iterable[str | None], limit: int) -> int:
-    """Remove facts about schedules, at most so many; return how many."""
+    """Remove up to `limit` events of schedules; return how many."""
     found = tx.histories(SCHEDULE_EVENTS, _ids(schedule_ids), limit)
     facts = [fact for own in found.values() for fact in own][:limit]
     tx.drop(SCHEDULE_EVENTS, facts)
@@ -163,7 +165,7 @@ def _forget(tx: Tx, schedule_ids: Iterable[str | None], limit: int) -> int:
 
 
 def _rows(tx: Tx, owner: Owner, _after: Key, limit: int) -> Done:
-    """Remove rows of applications that keep their definitions elsewhere."""
+    """Remove index rows of applications that store their definitions elsewhere."""
     keys = tx.find(ROWS_OF, owner.scope, limit=limit)
     found = tx.get_many(ROW, keys)
     for item in found.values():
@@ -180,7 +182,7 @@ def _documents(tx: Tx, owner: Owner, _after: Key, limit: int) -> Done:
 
 
 def _jobs(tx: Tx, owner: Owner, since: Key, limit: int) -> Done:
-    """Remove jobs; what has not ended is cancelled first, so that ledger and marker follow."""
+    """Remove jobs; open ones are cancelled first, which updates the ledger and the marker."""
     keys = tx.find(JOBS, since=since, limit=limit + 1)
     page = [item.job for item in tx.peek_many(JOB, keys[:limit]).values()]
     own = [job for job in page if owner.has_job(job.scope, job.workspace)]
@@ -238,11 +240,11 @@ def _occurrences(tx: Tx, owner: Owner, since: Key, limit: int) -> Done:
 
 
 def _events(tx: Tx, owner: Owner, after: Key, limit: int) -> Done:
-    """Remove facts by the owner with a schedule that is gone, and its name from the others."""
+    """Remove the owner's events about removed schedules; remove its name from the others."""
     page = tx.walk(SCHEDULE_EVENTS, after, limit)
     own = [fact for fact in page if fact.by == owner.scope]
     standing = _scopes(tx, {fact.schedule_id for fact in own})
-    # A schedule that is gone and never fired: who made it is the last trace of whose it was.
+    # Of a removed schedule that never fired, only the "created" event still shows the owner.
     made = {fact.schedule_id for fact in own if fact.kind == "created"} - set(standing)
     events = _forget(tx, made, limit)
     if events == limit:
@@ -257,7 +259,7 @@ def _events(tx: Tx, owner: Owner, after: Key, limit: int) -> Done:
 
 
 def _job_events(tx: Tx, owner: Owner, after: Key, limit: int) -> Done:
-    """Take the name out of what the owner did to others' jobs."""
+    """Remove the owner's name from events of other owners' jobs."""
     page = tx.walk(JOB_EVENTS, after, limit)
     own = [fact for fact in page if fact.actor == owner.scope]
     for fact in own:
@@ -287,4 +289,4 @@ _KINDS: dict[str, Callable[[Tx, Owner, Key, int], Done]] = {
     "job_events": _job_events,
     "tokens": _tokens,
 }
-"""In this order: what is gone is not made again by what comes later."""
+"""Steps in order: no step creates items that an earlier one removes."""

@@ -1,6 +1,6 @@
-"""Reconcile: the index rebuilt from definitions, ledger and events, page by page.
+"""Reconcile: rebuild the index from definitions, ledger and events, page by page.
 
-Each page is a transaction of its own, so that a large index is mended beside its users.
+Each page is its own transaction, so that a large index can be repaired while it is in use.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from duly.rules.rule_history import retimed_ms
 from duly.rules.runs import known_runs, left_of
 
 RECONCILED = 500
-"""Schedules, or rows, of one page."""
+"""Schedules or rows per page."""
 _FACTS = 100
-"""Facts about a schedule that are read at first."""
+"""Events per schedule in the first read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one page gave, and where the next one begins."""
+    """Result of one page, and the start of the next."""
 
     report: ReconcileReport
     flows: frozenset[str]
-    """Flows that have schedules here: what is left of others in them may be removed."""
+    """Flows that have schedules in this store; orphaned rows in them may be removed."""
     following: Key | None
-    """None: this was the last one."""
+    """None: this was the last page."""
 
 
 def mend_rows(tx: Tx, flows: Collection[str] | None, since: Key) -> Page:
-    """Mend the rows of one page of schedules."""
+    """Repair the rows of one page of schedules, of the given flows or all (None)."""
     keys = tx.find(SCHEDULES, since=since, limit=RECONCILED + 1)
     seen = [item.schedule for item in tx.peek_many(SCHEDULE, keys).values()]
     following = schedule_place(seen[-1]) if len(keys) > RECONCILED and seen else None
@@ -78,7 +78,7 @@ def mend_rows(tx: Tx, flows: Collection[str] | None, since: Key) -> Page:
 
 
 def _uncounted(found: Collection[StoredSchedule], rows: dict[Key, StoredRow]) -> list[Key]:
-    """Return partitions of the ledger that say how many runs a schedule with a limit has had."""
+    """Return the partitions of CHARGED to count for schedules whose run count is not stored."""
     return [
         (item.schedule.id,)
         for item in found
@@ -89,7 +89,7 @@ def _uncounted(found: Collection[StoredSchedule], rows: dict[Key, StoredRow]) ->
 
 
 def _retimed(tx: Tx, ids: Sequence[str]) -> dict[str, int]:
-    """Return when the timing of schedules was last decided."""
+    """Return when the timing of schedules last changed, by id."""
     facts = tx.histories(SCHEDULE_EVENTS, ids, _FACTS)
     long = [each for each, own in facts.items() if len(own) == _FACTS]
     facts |= tx.histories(SCHEDULE_EVENTS, long, EVERY) if long else {}
@@ -97,13 +97,13 @@ def _retimed(tx: Tx, ids: Sequence[str]) -> dict[str, int]:
 
 
 def _rebuilt(schedule: Schedule, last: StoredOccurrence | None, decided_ms: int) -> IndexRow | None:
-    """Return the row that definition, ledger and events alone give."""
-    # The last time, not its run time, which catching up may have moved; index_row() takes the
-    # spread off again.
+    """Return the row computed from definition, ledger and events; None: it should have none."""
+    # Start from the last nominal time, since catching up may have moved its run time; index_row()
+    # subtracts the spread again.
     offset_ms = schedule.definition.trigger.offset_ms
     after_ms = first_after_ms(schedule.definition, schedule.updated_at_ms)
     if last is not None:
-        # What the rule says of the time before it held was never a time of this schedule.
+        # Times of the rule before it took effect were never times of this schedule.
         after_ms = max(last.occurrence.until_ms + offset_ms, decided_ms)
     left = left_of(schedule)
     return None if left == 0 else index_row(schedule, after_ms, runs_left=left)
@@ -112,7 +112,7 @@ def _rebuilt(schedule: Schedule, last: StoredOccurrence | None, decided_ms: int)
 def _mend(
     tx: Tx, schedule: Schedule, found: StoredRow | None, right: IndexRow | None
 ) -> ReconcileReport:
-    """Write what is right where something else stands."""
+    """Write, replace or remove the row where it differs from the right one; return the counts."""
     key = schedule_key(schedule)
     if schedule.state == "quarantined":
         return ReconcileReport()
@@ -137,19 +137,19 @@ def _mend(
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """How many rows one page removed, and where the next one begins."""
+    """Number of rows that one page removed, and the start of the next."""
 
     removed: int
     following: Key | None
-    """None: this was the last one."""
+    """None: this was the last page."""
 
 
 def remove_orphans(tx: Tx, flows: Collection[str], since: Key) -> Orphans:
-    """Remove what is left of schedules that are gone, in flows that keep their schedules here.
+    """Remove rows of schedules that no longer exist, in flows whose schedules are stored here.
 
-    Rows that a caller upserted, with definitions kept elsewhere, stay. They have no events, or the
-    event of a deletion: deleting a schedule removes its row as well, so such a row came afterwards,
-    from a caller who took over the id.
+    Rows upserted by a caller, with definitions stored elsewhere, stay. They have no events, or a
+    `deleted` event: deletion removes the row too, so a row that exists after it was upserted later,
+    by a caller that reused the id.
     """
     keys = tx.find(ROWS, since=since, limit=RECONCILED + 1)
     page = list(tx.peek_many(ROW, keys).items())

@@ -1,7 +1,7 @@
-"""Retention: history and finished schedules that were kept long enough.
+"""Retention: removal of old history and finished schedules.
 
-Walks in bounded steps: a step that is not the last gives a cursor. The ledger is walked schedule by
-schedule, facts and the audit in the order of their numbers.
+Work is done in bounded steps; each step but the last returns a cursor. The ledger is walked
+schedule by schedule, events and the audit log in order of their numbers.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from duly.model.upkeep import LedgerPruned, LedgerRetention, SchedulesPruned, ch
 from duly.rules.checks import check_limit, pruned, pruning_place
 
 EVERY_MS = 2**62
-"""After every time."""
+"""An instant after every other."""
 _TOGETHER = 20
-"""Schedules whose old rows are looked up at once: most have few."""
+"""Schedules whose old rows are read at once; most have few."""
 _FACTS = 4
-"""Facts about a schedule that are read at first: of most that is enough to see a newer one."""
+"""Events per schedule in the first read; usually enough to find a newer one of the same kind."""
 
 
 def prune_ledger(
     tx: Tx, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
 ) -> LedgerPruned:
-    """Take one step: occurrences first, then facts, then the audit."""
+    """Take one step: occurrences first, then schedule events, then the audit log."""
     check_limit(limit, MAX_SWEEP)
     kind, place = check_cursor(cursor, ("ledger", "events", "audit"))
     after = _place(place)
@@ -58,7 +58,9 @@ def _place(text: str) -> Key:
     try:
         return tuple(json.loads(text or "[]"))
     except (TypeError, ValueError):
-        raise InvalidInput(f"cursor {text[:80]!r} is not one that an earlier step gave") from None
+        raise InvalidInput(
+            f"cursor {text[:80]!r} is invalid; pass that of the previous step"
+        ) from None
 
 
 def _cursor(kind: str, place: Sequence[str | int]) -> str:
@@ -66,7 +68,7 @@ def _cursor(kind: str, place: Sequence[str | int]) -> str:
 
 
 def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Key) -> LedgerPruned:
-    """Look at `limit` schedules that the ledger knows, and at so many of their old rows."""
+    """Remove old rows: look at up to `limit` schedules of the ledger and `limit` of their rows."""
     first = str(place[0]) if place else ""
     ids = tx.partitions(LEDGER, since=first, limit=limit + 1)
     edge_ms = tx.now_ms - retention.ledger_ms
@@ -90,7 +92,7 @@ def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Ke
 def _old_rows(
     tx: Tx, ids: Sequence[str], since: Mapping[str, Key], edge_ms: int, limit: int
 ) -> tuple[list[Key], list[str | int] | None]:
-    """Return so many old rows of schedules, and where to go on if there may be more."""
+    """Return the keys of up to `limit` old rows, and where to continue if there may be more."""
     keys: list[Key] = []
     upto = (edge_ms - 1,)
     for start in range(0, len(ids), _TOGETHER):
@@ -114,7 +116,7 @@ def _is_before(item: StoredOccurrence | None, edge_ms: int) -> bool:
 
 
 def _until(tx: Tx, ids: Sequence[str], edge_ms: int) -> dict[str, int]:
-    """Return before which nominal time the ledger of each schedule may lose what is old."""
+    """Return, by schedule id, the nominal time before which old rows may be removed."""
     schedules, rows = _schedules_of(tx, ids), _rows_of(tx, ids)
     newest = tx.peek_firsts(TAKEN, [(each,) for each in ids], is_reverse=True)
     until: dict[str, int] = {}
@@ -122,11 +124,11 @@ def _until(tx: Tx, ids: Sequence[str], edge_ms: int) -> dict[str, int]:
         if each not in schedules and each not in rows:
             until[each] = EVERY_MS
         elif _counts(schedules.get(each)) or rows.get(each, edge_ms) < edge_ms:
-            # Runs that an earlier release did not count are counted in the ledger, and a planner
-            # could make again what comes after a row that stands before the edge.
+            # Keep all: runs that an older release did not count are counted in the ledger, and a
+            # planner could repeat occurrences after a row whose next time is before the edge.
             until[each] = 0
         else:
-            # reconcile() goes on after the newest.
+            # reconcile() continues after the newest row.
             known = newest.get((each,))
             until[each] = 0 if known is None else known.occurrence.nominal_ms
     return until
@@ -140,20 +142,20 @@ def _counts(item: StoredSchedule | None) -> bool:
 
 
 def _schedules_of(tx: Tx, ids: Collection[str]) -> dict[str, StoredSchedule]:
-    """Return those of the schedules that are stored."""
+    """Return the schedules that are stored, by id."""
     keys = tx.find_among(SCHEDULE_IDS, [(each,) for each in ids], limit=EVERY)
     return {item.schedule.id: item for item in tx.peek_many(SCHEDULE, keys).values()}
 
 
 def _rows_of(tx: Tx, ids: Collection[str]) -> dict[str, int]:
-    """Return the next times of those of the schedules that have a row."""
+    """Return the next times of the schedules that have a row, by id."""
     keys = tx.find_among(ROW_IDS, [(each,) for each in ids], limit=EVERY)
     return {item.row.schedule_id: item.row.nominal_ms for item in tx.peek_many(ROW, keys).values()}
 
 
 def _is_over(occurrence: Occurrence, edge_ms: int) -> bool:
-    """Return whether nothing will follow, and all that came is old."""
-    # What a claim took has no job that could close it.
+    """Return whether an occurrence is closed and all its times are before the edge."""
+    # An occurrence taken by claim_due() has no job that could close it.
     is_claimed = occurrence.state is OccurrenceState.FIRED and occurrence.job_id is None
     times = occurrence.until_ms, occurrence.run_at_ms, occurrence.ended_at_ms or 0
     return (is_claimed or occurrence.state not in OPEN) and max(times) < edge_ms
@@ -173,9 +175,10 @@ def _prune_events(tx: Tx, retention: LedgerRetention, limit: int, after: Key) ->
 
 
 def _later(tx: Tx, facts: Sequence[ScheduleEvent]) -> set[int]:
-    """Return the numbers of those facts that are not the newest of their kind.
+    """Return the numbers of events that are not the newest of their kind.
 
-    One that changed the rule is not outlived by words alone: reconcile() asks when it was.
+    An event that changed the trigger is superseded only by another one that did, since
+    reconcile() needs the time of the change.
     """
     newest = tx.histories(SCHEDULE_EVENTS, {fact.schedule_id for fact in facts}, _FACTS)
     long = {
@@ -189,7 +192,7 @@ def _later(tx: Tx, facts: Sequence[ScheduleEvent]) -> set[int]:
 
 
 def _is_among(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEvent]]) -> bool:
-    """Return whether all facts that came after one are known."""
+    """Return whether all events after `fact` have been read."""
     return any(other.seq <= fact.seq for other in newest.get(fact.schedule_id, ()))
 
 
@@ -214,7 +217,7 @@ def _prune_audit(tx: Tx, retention: LedgerRetention, limit: int, after: Key) -> 
 def prune_schedules(
     tx: Tx, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
 ) -> SchedulesPruned:
-    """Take one step: first those that are deleted after completion, then those kept long enough."""
+    """Take one step: first schedules with `delete_after_completion`, then those past retention."""
     check_limit(limit, MAX_SWEEP)
     kind, at_ms, last_id = pruning_place(cursor)
     is_temporary = kind == "temporary"
@@ -224,7 +227,7 @@ def prune_schedules(
     edge_ms = tx.now_ms - kept_ms
     index = TEMPORARY if is_temporary else FINISHED
     keys = tx.find(index, since=(at_ms, last_id), upto=(edge_ms,), limit=limit + 1)
-    # Held, so no edit lets one of them run again meanwhile. The first may have been looked at.
+    # Held, so that no edit resumes one meanwhile. The first one may be from the previous step.
     found = [
         item
         for item in tx.get_many(SCHEDULE, keys).values()
@@ -238,7 +241,7 @@ def prune_schedules(
 
 
 def _remove(tx: Tx, items: Sequence[StoredSchedule], edge_ms: int) -> int:
-    """Delete those of the schedules that are still finished and have nothing under way."""
+    """Delete schedules still finished and without open jobs or dispatches; return how many."""
     ended = [
         item.schedule
         for item in items

@@ -1,7 +1,7 @@
-"""Indexes for upkeep: walks over all items of a kind, and over those of one owner.
+"""Indexes for upkeep: all items of a kind, and those of one owner.
 
-Apart from `engine.kinds`, since no other use case reads them. A walk goes page by page, in an
-order that does not change when something is removed.
+They are not in `engine.kinds`, since no other use case reads them. A walk reads page by page in an
+order that does not change when items are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duly.model.schedules import Schedule
 
 
 def schedule_place(schedule: Schedule) -> tuple[str, str]:
-    """Return the place of a schedule among all, and of its row: by scope, flow and name."""
+    """Return the sort key of a schedule and its row: scope, then flow and name."""
     return str(schedule.scope), f"{schedule.flow}/{schedule.name}"
 
 

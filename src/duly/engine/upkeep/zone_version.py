@@ -1,7 +1,7 @@
-"""Which version of the time-zone rules this process goes by.
+"""Version of the time-zone rules that this process uses.
 
-Takes what `zoneinfo` reads: the machine's zone files where there are any, else the package
-`tzdata`. Gives an IANA version such as 2026a, which is ordered; None where nothing says it.
+Like `zoneinfo`, prefer the machine's zone files over the package `tzdata`. Versions are IANA
+versions such as 2026a, which are ordered; None: unknown.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 _VERSION = re.compile(r"\s*(?:#\s*version\s+)?(\d{4})([a-z]{1,2})\b")
 _FILES = ("tzdata.zi", "+VERSION")
-"""Linux and the BSDs; macOS."""
+"""Version files of Linux and the BSDs, and of macOS."""
 
 
 def rules_on_disk() -> str | None:
-    """The version that a process started now would read."""
+    """Return the version that a process started now would use; None: unknown."""
     for folder in map(Path, zoneinfo.TZPATH):
         for name in _FILES:
             if (folder / name).is_file():
                 with (folder / name).open(errors="replace") as file:
                     return _version(file.readline(200))
         if (folder / "UTC").is_file():
-            return None  # rules that do not say which they are
+            return None  # zone files without a version
     try:
         import tzdata  # type: ignore[import-untyped]
     except ImportError:
@@ -34,12 +34,12 @@ def rules_on_disk() -> str | None:
 
 @lru_cache(maxsize=1)
 def rules_in_use() -> str | None:
-    """The version that this process found when it first asked; zones are read once, too."""
+    """Return the version found on the first call, since `zoneinfo` also reads each zone once."""
     return rules_on_disk()
 
 
 def is_newer(mine: str | None, stored: str | None) -> bool:
-    """Whether rules are newer than those next times were computed by; what is unknown is older."""
+    """Return whether version `mine` is newer than `stored`; an unknown version is the oldest."""
     if mine is None:
         return False
     return stored is None or _order(mine) > _order(stored)

@@ -1,7 +1,7 @@
-"""Next times computed anew when the rules of time zones have changed.
+"""Recomputation of next times after time-zone rules have changed.
 
-Rows are read page by page without holding them; the few whose time is another are held and moved,
-with a fact that records from when to when.
+Rows are read page by page without holding them; the few whose time differs are held and moved, and
+an event records the old and the new time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from duly.rules.zone_times import Zoned, move_event, right_time
 
 
 def zone_rules(tx: Tx) -> str | None:
-    """Return the version of the zone rules that all next times are right by."""
+    """Return the time-zone version that all next times were computed with; None: unknown."""
     setting = tx.peek(SETTING, ZONE_RULES)
     return None if setting is None else setting.value
 
@@ -36,7 +36,7 @@ def zone_rules(tx: Tx) -> str | None:
 def recompute_zones(
     tx: Tx, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
 ) -> Recomputed:
-    """Move the rows of one page, by the ids of their schedules."""
+    """Recompute one page of rows, by schedule id; the last page stores `rules` if newer."""
     check_limit(limit, MAX_ZONED)
     _, place = check_cursor(cursor, ("rows",))
     keys = tx.find(ROWS, since=(place,), limit=limit + 1)
@@ -52,7 +52,7 @@ def recompute_zones(
 
 
 def _zoned(tx: Tx, items: Iterable[StoredRow]) -> dict[Key, Zoned]:
-    """Return those rows whose next time is still to come and depends on a zone."""
+    """Return the rows whose next time is in the future and depends on a time zone, by key."""
     rows = [
         item.row
         for item in items
@@ -73,8 +73,8 @@ def _zoned(tx: Tx, items: Iterable[StoredRow]) -> dict[Key, Zoned]:
 
 
 def _move(tx: Tx, held: Mapping[Key, StoredRow]) -> list[ZoneMove]:
-    """Move held rows to their right times, and record it; some may stand right by now."""
-    # A row without a schedule is its application's own to move.
+    """Move held rows to their right times and record it; skip rows that are right by now."""
+    # A row without a stored schedule is left to the application that owns it.
     stored = definitions_of(tx, list(held.values()))
     moves: list[ZoneMove] = []
     for key, zoned in _zoned(tx, (held[key] for key in held if key in stored)).items():

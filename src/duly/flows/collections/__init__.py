@@ -1,7 +1,4 @@
-"""Collections: scoped documents with a schema, and the schedules of a flow.
-
-Takes values and words of applications; gives what is stored, through the verbs of the store.
-"""
+"""Collections: scoped documents with a schema, and the schedules of a flow."""
 
 from duly.flows.collections.collection import ResourceCollection, ScopedCollection
 from duly.flows.collections.kinds import ResourceKind

@@ -1,7 +1,7 @@
 """Resource collections: scoped, typed documents with a version and sparse indexes.
 
-Takes values of a schema and gives them back with what the store knows of them. Every write is a
-compare-and-set on the version, or says that it is not; hooks run before it and may refuse it.
+A write is a compare-and-set on the version unless its docstring states otherwise; hooks run before
+it and may refuse it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from duly.triggers.instants import from_ms
 T = TypeVar("T")
 COLLECTION_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 RESERVED = frozenset({"schedules"})
-"""Collections that a plain one would damage."""
+"""Names that no resource collection may have."""
 
 
 class ResourceCollection(Generic[T]):
-    """Documents of one kind, each owned by a scope; of() gives the ones of a scope."""
+    """The documents of one kind, each owned by a scope; of() returns those of a scope."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class ResourceCollection(Generic[T]):
                 raise InvalidInput(f"index {attribute!r} of {name}: no such field; {known}")
 
     def of(self, scope: Scope) -> ScopedCollection[T]:
-        """The documents of one scope."""
+        """Return the documents of one scope."""
         if not isinstance(scope, Scope):
             raise InvalidInput(f"scope {scope!r}; pass SYSTEM, user(id) or workspace(id)")
         return ScopedCollection(self, scope)
 
     def parse(self, words: str | bytes | Mapping[str, Any]) -> T:
-        """A value from JSON of outside; unknown fields and wrong types are refused."""
+        """Parse a value from outside; refuse unknown fields, wrong types and too many bytes."""
         most = self.limits.body_bytes
         if not isinstance(words, str | bytes):
             text: str | bytes = msgspec.json.encode(plain(self.schema.title, words, most))
@@ -88,7 +88,7 @@ class ResourceCollection(Generic[T]):
     async def find_by(
         self, attribute: str, value: str | int | bool, *, limit: int = 100
     ) -> list[Resource[T]]:
-        """Documents of any scope by an indexed attribute: one query, never a scan."""
+        """Return documents of any scope by an indexed attribute: one query, never a scan."""
         if attribute not in self.indexes:
             known = nearest(attribute, self.indexes)
             raise InvalidInput(f"{self.name} has no index {shown(attribute)!r}; {known}")
@@ -99,7 +99,7 @@ class ResourceCollection(Generic[T]):
         return [self.resource(document) for document in found]
 
     def resource(self, document: Document) -> Resource[T]:
-        """What a stored document says."""
+        """Return a stored document as a resource; refuse one that does not fit the schema."""
         try:
             value = self.schema.read(document.body)
         except InvalidInput as error:
@@ -116,7 +116,7 @@ class ResourceCollection(Generic[T]):
         )
 
     def check(self, name: str) -> str:
-        """Refuse a name that this collection does not have."""
+        """Return the name; refuse one that this collection does not allow."""
         check_name(f"{self.name} name", name)
         pattern = self.limits.name_pattern
         if pattern is not None and not re.fullmatch(pattern, name):
@@ -124,7 +124,7 @@ class ResourceCollection(Generic[T]):
         return name
 
     def packed(self, value: T, kept: Mapping[str, Any]) -> Packed[T]:
-        """A value checked and written down; `kept` are fields of another release."""
+        """Check and serialise a value; `kept` are fields that only another release knows."""
         schema = self.schema
         if not schema.holds(value):
             raise InvalidInput(
@@ -145,7 +145,7 @@ class ResourceCollection(Generic[T]):
 
 
 class ScopedCollection(Generic[T]):
-    """The documents of one scope. Make one with ResourceCollection.of()."""
+    """The documents of one scope. Create one with ResourceCollection.of()."""
 
     def __init__(self, collection: ResourceCollection[T], scope: Scope) -> None:
         self.collection = collection
@@ -153,19 +153,19 @@ class ScopedCollection(Generic[T]):
         self._owner = str(scope)
 
     async def get(self, name: str) -> Resource[T] | None:
-        """One document, or None."""
+        """Return one document; None: there is none."""
         found = await self._read(name)
         return None if found is None else self.collection.resource(found)
 
     async def create(self, name: str, value: T) -> Resource[T]:
-        """A new document; Conflict where the name is taken or the scope is full."""
+        """Create a document; Conflict if the name is taken or the scope is full."""
         written = await self._put(name, None, value)
         if isinstance(written, Refused):
             raise self._refusal(name, written, ABSENT)
         return self.collection.resource(written.document)
 
     async def get_or_create(self, name: str, value: T | Callable[[], T]) -> Resource[T]:
-        """The document, made from the value (or what the call gives) where there is none."""
+        """Return the document; create it from the value, or what the call returns, if missing."""
         for _ in range(MAX_TRIES):
             found = await self._read(name)
             if found is not None:
@@ -182,7 +182,7 @@ class ScopedCollection(Generic[T]):
     async def update(
         self, name: str, change: T | Callable[[T], T], *, version: int | None = None
     ) -> Resource[T]:
-        """Replace a document by a value, or by what a call makes of the value that is there.
+        """Replace a document by a value, or by what a call makes of the present value.
 
         With a version, only that version is replaced; without, the call may run several times.
         """
@@ -199,9 +199,9 @@ class ScopedCollection(Generic[T]):
         raise contended(self._what(name))
 
     async def upsert(self, name: str, value: T) -> Resource[T]:
-        """Store a value whatever was there: the last write wins."""
+        """Create or replace a document: the last write wins."""
         for _ in range(MAX_TRIES):
-            # A hook must be told the truth about the old value; without one nobody reads it.
+            # Hooks need the true old value; without hooks it is not used.
             found = await self._read(name) if self.collection.hooks else None
             written = await self._put(name, found, value, is_blind=not self.collection.hooks)
             if isinstance(written, Written):
@@ -211,7 +211,7 @@ class ScopedCollection(Generic[T]):
         raise contended(self._what(name))
 
     async def delete(self, name: str, *, version: int | None = None) -> bool:
-        """Remove a document; False where there is none."""
+        """Remove a document; False: there was none."""
         key = (self.collection.name, self._owner, self.collection.check(name))
         for _ in range(MAX_TRIES):
             expected = version
@@ -229,13 +229,13 @@ class ScopedCollection(Generic[T]):
         raise contended(self._what(name))
 
     async def count(self) -> int:
-        """How many documents the scope has."""
+        """Return how many documents the scope has."""
         return await self.collection.store.count_documents(self.collection.name, self._owner)
 
     async def list(
         self, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> Sequence[Resource[T]]:
-        """One page by name, after a name; the next page is after the last name of this one."""
+        """Return a page in order of name; pass its last name as `after` for the next page."""
         found = await self.collection.store.list_documents(
             self.collection.name, self._owner, prefix=prefix, after=after, limit=check_page(limit)
         )
@@ -282,7 +282,7 @@ class ScopedCollection(Generic[T]):
         return value
 
     def _unknown(self, old: Document) -> dict[str, Any]:
-        """Fields of a newer release: this one must not lose what it does not know."""
+        """Return the fields that this release does not know, which a write must keep."""
         known = self.collection.schema.stored_names
         fields: dict[str, Any] = msgspec.json.decode(old.body)
         return {name: value for name, value in fields.items() if name not in known}

@@ -1,4 +1,4 @@
-"""A kind of resource, declared beside the code that uses it, before there is a store."""
+"""A kind of resource, declared next to the code that uses it, before there is a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind(Generic[T]):
-    """What a ResourceCollection is, less its store; on() gives it one."""
+    """A ResourceCollection without a store; on() binds it to one."""
 
     name: str
     schema: type[T]
@@ -24,7 +24,7 @@ class ResourceKind(Generic[T]):
     hooks: Sequence[Hook[T]] = ()
 
     def on(self, store: Store) -> ResourceCollection[T]:
-        """The collection in a store."""
+        """Return the collection in a store."""
         return ResourceCollection(
             store,
             self.name,

@@ -1,7 +1,7 @@
 """Schedules whose rows are in an index of the application's own.
 
-Takes a schedule that was written to the store; gives the index its row, or takes the row away. The
-store comes first and the index second: what is lost in between, `reindex` brings back.
+After a schedule was written to the store, its row is written to the index or removed from it. A
+failure between the two writes is repaired by `reindex`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Mirror:
     async def follow(self, before: Schedule | None, schedule: Schedule) -> None:
         """Write the row of a schedule that was created or changed.
 
-        A row whose timing stays is left alone: it may be due.
+        A row whose timing is unchanged is not written, since it may be due.
         """
         if before is not None and _timing(before) == _timing(schedule):
             return
@@ -46,7 +46,7 @@ class Mirror:
         """Write the rows of all schedules of a flow; return how many there are.
 
         The next time is the first after the last one in the ledger, else after the last change. A
-        row that stands further on stays where it is.
+        row with a later time keeps it.
         """
         count, after = 0, None
         while True:
@@ -75,7 +75,7 @@ class Mirror:
 def _row(schedule: Schedule, after_ms: int) -> IndexRow | None:
     if not schedule.definition.enabled:
         return None
-    # A tick posts it; that the store has no row of it is for the store to know.
+    # A tick posts it; the store's own definition is `external`, so the store has no row of it.
     posted = msgspec.structs.replace(schedule.definition, hand_over="http")
     return index_row(replace(schedule, state="active", definition=posted), after_ms)
 

@@ -1,4 +1,4 @@
-"""From a refused write to the exception that says what to do about it."""
+"""Exceptions for refused writes, with their remedies."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from duly.model.documents import Refused
 from duly.model.index import MAX_PAGE
 
 MAX_TRIES = 10
-"""How often a change is tried again when somebody else wrote in between."""
+"""Attempts of a change before Conflict when other writers keep changing the same object."""
 
 
 def refusal(what: str, refused: Refused, *, expected: int | None, full: str) -> Conflict | NotFound:
-    """The exception of a refused write; `full` says what the scope holds too many of."""
+    """Return the exception for a refused write; `full` is the text for a scope at its limit."""
     match refused.reason:
         case "exists":
             return Conflict(f"{what} exists already, at version {refused.version}; update() it")
         case "stale":
             found = refused.version
-            return Conflict(f"{what} is at version {found}, not {expected}; read it again, repeat")
+            return Conflict(
+                f"{what} is at version {found}, not {expected}; read it again and retry"
+            )
         case "absent":
             return NotFound(f"{what} does not exist; create() it first")
         case "full":
-            return Conflict(f"{what} is one too many: {full}")
+            return Conflict(f"{what} is over the limit: {full}")
         case _:
             assert_never(refused.reason)
 
 
 def contended(what: str) -> Conflict:
-    """Somebody else was faster every time."""
+    """Return the exception for a change that lost every race."""
     return Conflict(f"{what} changed {MAX_TRIES} times while it was being written; try again later")
 
 
 def check_page(limit: int) -> int:
-    """Refuse a page that no store would give."""
+    """Return the page size; refuse one that is out of range."""
     if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
         raise InvalidInput(f"limit is {limit!r}; allowed: 1 to {MAX_PAGE}")
     return limit

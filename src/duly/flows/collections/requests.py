@@ -1,4 +1,4 @@
-"""What people may say of a schedule when they make or change one."""
+"""Requests to create or change a schedule."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _USUAL = Policies()
 
 
 class Named(Protocol):
-    """An action, as far as a schedule needs to know it."""
+    """The part of an action that a schedule needs."""
 
     @property
     def name(self) -> str:
-        """What the action is called: `flow.action`, or its name inside the flow."""
+        """The name of the action: `flow.action`, or its name inside the flow."""
 
 
 TriggerWords = Trigger | str | Mapping[str, Any]
@@ -27,7 +27,7 @@ TriggerWords = Trigger | str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """What create_many() is asked to make; create() takes the same, one by one."""
+    """A schedule for create_many(); create() takes the same fields as arguments."""
 
     name: str
     trigger: TriggerWords
@@ -44,7 +44,7 @@ class NewSchedule:
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What may be said of a schedule beside its name, trigger and action."""
+    """The options of a schedule besides name, trigger and action."""
 
     input: Any
     enabled: bool
@@ -58,7 +58,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
-    """What may be changed of a schedule; what is not named stays."""
+    """The changes of a schedule; fields that are not named keep their values."""
 
     trigger: TriggerWords
     action: str | Named
@@ -69,7 +69,7 @@ EnsureOutcome = Literal["created", "updated", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
-    """What ensure() found to do, and the schedule as it stands."""
+    """The outcome of ensure(), and the schedule as it is now."""
 
     schedule: Schedule
     outcome: EnsureOutcome
@@ -78,12 +78,12 @@ class Ensured:
 def asked(
     name: str, trigger: TriggerWords, action: str | Named, options: ScheduleOptions
 ) -> NewSchedule:
-    """What create() was asked for."""
+    """Return the arguments of create() as a NewSchedule; refuse unknown options."""
     return NewSchedule(name, trigger, action, **known_words(options, ScheduleOptions))
 
 
 def known_words(given: Mapping[str, Any], allowed: type) -> dict[str, Any]:
-    """Refuse a keyword that no schedule has: a mistyped one must not be a silent default."""
+    """Return the keywords; refuse unknown ones, so that a typo is not a silent default."""
     known = get_type_hints(allowed)
     for name in given:
         if name not in known:

@@ -16,12 +16,12 @@ from duly.model.scopes import Scope
 T = TypeVar("T")
 MAX_BODY_BYTES = 262_144
 MAX_INDEXED = 512
-"""Bytes of an indexed value as it is stored, the two that say its type included."""
+"""Most bytes of an indexed value as stored, including two for its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A stored value, and what the store knows of it."""
+    """A stored value with its key, version and timestamps."""
 
     value: T
     scope: Scope
@@ -34,7 +34,7 @@ class Resource(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class BeforeWrite(Generic[T]):
-    """What a hook is asked about: it returns to allow the write and raises to refuse it."""
+    """A write that a hook checks: the hook returns to allow it and raises to refuse it."""
 
     kind: Literal["create", "update", "delete"]
     scope: Scope
@@ -48,7 +48,7 @@ Hook = Callable[[BeforeWrite[T]], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class CollectionLimits:
-    """What a collection accepts."""
+    """The limits of a collection."""
 
     name_pattern: str | None = None
     """A regular expression for the whole name; None: any name that can stand in a URL."""
@@ -71,7 +71,7 @@ DEFAULT_COLLECTION_LIMITS = CollectionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Packed(Generic[T]):
-    """A value as a hook sees it and as the store takes it."""
+    """A value as a hook sees it and as the store keeps it."""
 
     value: T
     body: str
@@ -79,7 +79,7 @@ class Packed(Generic[T]):
 
 
 def indexed_text(attribute: str, value: object) -> str | None:
-    """An indexed value as it is stored, with its type; None stays out of the index."""
+    """Return an indexed value as stored, with its type; None: it is not indexed."""
     try:
         given = msgspec.to_builtins(value)
     except TypeError:
@@ -101,7 +101,7 @@ def indexed_text(attribute: str, value: object) -> str | None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(f"{attribute} has half a surrogate pair") from None
+        raise InvalidInput(f"{attribute} has a lone surrogate (half of a character)") from None
     if size > MAX_INDEXED:
         raise InvalidInput(f"{attribute} has {size} bytes; indexed: at most {MAX_INDEXED}")
     if "\0" in text:

@@ -1,7 +1,7 @@
 """Schedule collections: schedules of one flow, kept with their index rows in one transaction.
 
-Takes what a user, an agent or a programmer asks for; gives stored schedules. What could never be
-dispatched, or is more than the owner may have, is refused when it is asked for.
+Requests of users, agents and code become stored schedules. A schedule that could never be
+dispatched, or exceeds its owner's limits, is refused at the request.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from duly.triggers.trigger import wall_of
 
 Zones = Literal["any", "utc"]
 Fit = Callable[[str, Any], Any]
-"""Takes an action's name and an input; gives the input as the action's schema stores it."""
+"""Returns an action's input as its schema stores it, from the action's name and the input."""
 _NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 
 
 class CollectionOptions(TypedDict, total=False):
-    """Options of a collection of schedules beside its limits and actions."""
+    """The options of a collection of schedules besides its limits and actions."""
 
     zones: Zones
-    """`utc` refuses every other zone."""
+    """`utc`: triggers in any other zone are refused."""
     fit: Fit | None
     index: ScheduleIndex | None
     """An index of the application's own; None: the store's."""
 
 
 class ScheduleCollection:
-    """The schedules of one flow, each owned by a scope; of() gives the ones of a scope.
+    """The schedules of one flow, each owned by a scope; of() returns those of a scope.
 
-    With `index=` their rows go to that index instead of the store's, whatever `hand_over` says: a
+    With `index=` their rows go to that index instead of the store's, whatever `hand_over` is: a
     tick that claims from it posts them. Create and change such schedules through this collection.
     """
 
@@ -94,9 +94,9 @@ class ScheduleCollection:
         self.mirror = None if index is None or index is store else Mirror(store, index)
 
     async def reindex(self) -> int:
-        """Write the rows of all schedules of the flow to the collection's own index, anew.
+        """Rewrite the rows of all schedules of the flow in the collection's own index.
 
-        Returns how many schedules there are. Refused where the store's index is used, which
+        Return how many schedules there are. Refused if the store's index is used, which
         reconcile() rebuilds.
         """
         if self.mirror is None:
@@ -114,9 +114,10 @@ class ScheduleCollection:
         workspace: str | None = None,
         origin: Origin = "dynamic",
     ) -> ScopedSchedules:
-        """The schedules of one scope; `by` is who asks, for the events: else the scope itself.
+        """Return the schedules of one scope.
 
-        Whatever is written through it has this workspace, where one is named, and this origin.
+        `by` is recorded as the requester; default: the scope. Schedules written through it get this
+        origin and, if it is set, this workspace.
         """
         if not isinstance(scope, Scope):
             raise InvalidInput(f"scope {scope!r}; pass SYSTEM, user(id) or workspace(id)")
@@ -158,7 +159,9 @@ class ScheduleCollection:
         full = action if isinstance(action, str) else getattr(action, "name", action)
         name = full.removeprefix(f"{self.flow}.") if isinstance(full, str) else full
         if not isinstance(action, str) and isinstance(name, str) and "." in name:
-            raise InvalidInput(f"action {name} is not of flow {self.flow!r}; pass one that is")
+            raise InvalidInput(
+                f"action {name} does not belong to flow {self.flow!r}; pass one that does"
+            )
         if not isinstance(name, str):
             raise InvalidInput(f"action is {shown(name)}; pass an action of the flow, or its name")
         if self.actions is not None and name not in self.actions:
@@ -168,7 +171,7 @@ class ScheduleCollection:
 
 
 class ScopedSchedules:
-    """The schedules of one scope in one flow. Make one with ScheduleCollection.of()."""
+    """The schedules of one scope in one flow. Create one with ScheduleCollection.of()."""
 
     def __init__(
         self,
@@ -190,7 +193,7 @@ class ScopedSchedules:
         action: str | Named,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """A new schedule with its index row; Conflict where the name is taken or there are many."""
+        """Create a schedule and its index row; Conflict if the name is taken or the scope full."""
         write = self._new(asked(name, trigger, action, options))
         with self._naming(name):
             (written,) = await self.collection.store.put_schedules([write])
@@ -229,7 +232,7 @@ class ScopedSchedules:
         action: str | Named,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule | Awaitable[Schedule]:
-        """Create a schedule inside the caller's own transaction: it comes and goes with that.
+        """Create a schedule inside the caller's own transaction: committed or rolled back with it.
 
         Takes a SQLAlchemy Connection or Session, on which it is a plain call, since the connection
         must stay on the caller's thread; or an AsyncConnection or AsyncSession, on which it must be
@@ -250,10 +253,10 @@ class ScopedSchedules:
         return join(connection, create)
 
     async def create_many(self, new: Sequence[NewSchedule]) -> list[Schedule | Conflict]:
-        """Many new schedules in one transaction, answered in order.
+        """Create many schedules in one transaction; return an answer for each, in order.
 
-        Where one is refused (its name is taken, the scope is full), its place holds the Conflict
-        and the others are made. InvalidInput in one of them refuses all.
+        If one is refused (its name is taken, the scope is full), its place holds the Conflict and
+        the others are created. InvalidInput in one of them refuses all.
         """
         given: object = new
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
@@ -283,10 +286,10 @@ class ScopedSchedules:
         action: str | Named,
         **options: Unpack[ScheduleOptions],
     ) -> Ensured:
-        """Make it so: create it, or bring the one of that name to what is said here.
+        """Create the schedule, or update the one of that name to these arguments.
 
-        Repeating it changes nothing, from any number of processes. What is not said goes back to
-        its default, but whether it is paused stays, and the next time stays unless the trigger
+        Repeating it changes nothing, from any number of processes. Omitted options return to their
+        defaults, except that a paused schedule stays paused. The next time stays unless the trigger
         changed. An interval that an action may set stays as it was set.
         """
         words = _words(asked(name, trigger, action, options))
@@ -307,13 +310,13 @@ class ScopedSchedules:
         raise contended(self._what(name))
 
     async def get(self, name: str) -> Schedule | None:
-        """One schedule, or None."""
+        """Return one schedule; None: there is none."""
         return await self.collection.store.get_schedule(self._key(name))
 
     async def update(
         self, name: str, *, version: int | None = None, **changes: Unpack[ScheduleChanges]
     ) -> Schedule:
-        """Change the fields that are named; with a version, only if it is still that one.
+        """Change the named fields; with a version, only if the schedule still has it.
 
         A trigger given as text or JSON that names no zone keeps the zone of the schedule. While
         trigger, enabled, hand_over and max_runs stay, the next time stays too.
@@ -335,15 +338,15 @@ class ScopedSchedules:
         raise contended(self._what(name))
 
     async def pause(self, name: str, note: str = "") -> Schedule:
-        """Take a schedule out of the index until resume(); the note says why."""
+        """Remove a schedule from the index until resume(); the note records the reason."""
         return await self.update(name, enabled=False, note=note)
 
     async def resume(self, name: str, note: str = "") -> Schedule:
-        """Put a paused schedule back: its next time is the first after now."""
+        """Put a paused schedule back into the index; its next time is the first after now."""
         return await self.update(name, enabled=True, note=note)
 
     async def delete(self, name: str, *, version: int | None = None) -> bool:
-        """Remove a schedule and its index row; False where there is none."""
+        """Remove a schedule and its index row; False: there was none."""
         answer = await self.collection.store.delete_schedule(
             self._key(name), expected_version=version, by=self.by
         )
@@ -354,18 +357,18 @@ class ScopedSchedules:
         return isinstance(answer, Schedule)
 
     async def preview(self, name: str, n: int = 5) -> Explanation:
-        """The rule in words and its next n nominal times, paused or not."""
+        """Return the rule in words and its next n nominal times, paused or not."""
         found = await self._found(name)
         now = from_ms(await self.collection.store.now_ms())
         return found.definition.trigger.explain(n, now)
 
     async def events(self, name: str, *, limit: int = 100) -> list[ScheduleEvent]:
-        """What happened to a schedule since it was created, oldest first."""
+        """Return the events of a schedule since it was created, oldest first."""
         found = await self._found(name)
         return await self.collection.store.schedule_events(found.id, check_page(limit))
 
     async def list(self, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
-        """One page by name, after a name; the next page is after the last name of this one."""
+        """Return a page in order of name; pass its last name as `after` for the next page."""
         return await self.collection.store.list_schedules(
             self.collection.flow, str(self.scope), after=after, limit=check_page(limit)
         )
@@ -410,7 +413,7 @@ class ScopedSchedules:
 
     @contextmanager
     def _naming(self, name: str) -> Iterator[None]:
-        """Let a refusal of somebody's words say which schedule they were about."""
+        """Add the schedule's name to an InvalidInput about its definition."""
         try:
             yield
         except InvalidInput as error:
@@ -438,12 +441,12 @@ def _outcome(found: Schedule | None, answer: ScheduleWritten) -> EnsureOutcome:
 
 
 def _words(new: NewSchedule) -> dict[str, Any]:
-    """What is said of a schedule, less its name."""
+    """Return the fields of a requested schedule without its name."""
     return {each.name: getattr(new, each.name) for each in fields(NewSchedule)[1:]}
 
 
 def _as_left(wanted: Definition, found: Schedule, left: Sequence[str]) -> Definition:
-    """What is wanted, with what others decided since: a pause, an interval within its bounds."""
+    """Return the requested definition with kept changes: a pause, an interval within bounds."""
     stored = found.definition
     kept: dict[str, Any] = {name: getattr(stored, name) for name in left}
     bounds, rule = wanted.interval_bounds_ms, stored.trigger
@@ -455,9 +458,9 @@ def _as_left(wanted: Definition, found: Schedule, left: Sequence[str]) -> Defini
 
 
 def _with_interval(wanted: Every, rule: Every, written_ms: int) -> Every:
-    """What is wanted, at the interval that was set, which counts from where it was set."""
+    """Return the requested trigger at the interval that was set, with its anchor."""
     limits, anchor_ms = wanted.limits, rule.limits.start_ms
-    # What an action sets counts from a time that had come: a later anchor is an older start_at.
+    # An action's interval is anchored at a past time: a later anchor is an earlier start_at.
     last_ms = written_ms if limits.end_ms is None else min(written_ms, limits.end_ms)
     if anchor_ms is not None and (limits.start_ms or 0) <= anchor_ms <= last_ms:
         limits = replace(limits, start_ms=anchor_ms)

@@ -1,7 +1,7 @@
-"""What a collection's documents look like, and their way to JSON and back.
+"""Schemas of documents and inputs, and their conversion to JSON and back.
 
-Takes a dataclass, a msgspec Struct, a TypedDict or a pydantic model. Words from outside are
-refused where they have unknown fields; stored text of another release is read with what is known.
+A schema is a dataclass, a msgspec Struct, a TypedDict or a pydantic model. Values from outside are
+refused if they have unknown fields; in stored text of another release these are ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from duly.model.json_bounds import check_json_bounds, check_json_text
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 262_144
-"""Of an input, a document and anything else that has no smaller limit of its own."""
+"""Most bytes of an input, a document and anything else without a smaller limit."""
 _OBJECTS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 _LISTS = (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType, mi.CollectionType)
 _FAULTS = (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError)
 
 
 class StructSchema(Generic[T]):
-    """A schema that msgspec knows: dataclass, Struct or TypedDict."""
+    """A schema that msgspec handles: dataclass, Struct or TypedDict."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
@@ -43,17 +43,17 @@ class StructSchema(Generic[T]):
         self.stored_names = _names(self._node)
 
     def holds(self, value: object) -> bool:
-        """The value is of this kind, as far as that shows from outside."""
+        """Return whether the value is an instance; for a TypedDict, whether it is a dict."""
         return isinstance(value, dict if is_typeddict(self.kind) else self.kind)
 
     def attribute(self, value: T, name: str) -> object:
-        """What the value has under one of `attributes`; None where it has nothing."""
+        """Return one of the `attributes` of a value; None if a TypedDict lacks it."""
         if isinstance(value, Mapping):
             return value.get(name)
         return getattr(value, name)
 
     def plain(self, value: T, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-        """The value as JSON types, without the None that an absent field reads as anyway."""
+        """Return the value as JSON types, without fields that are None by default."""
         found = plain(self.title, value, max_bytes)
         for _, node, obj in list(_objects(self._node, found)):
             for field in node.fields:
@@ -62,18 +62,18 @@ class StructSchema(Generic[T]):
         return cast(dict[str, Any], found)
 
     def read(self, text: str | bytes) -> T:
-        """The value of stored text; fields of other releases are passed over."""
+        """Return the value of stored text; fields of other releases are ignored."""
         try:
             return self._decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInput(f"not a {self.title}: {error}") from None
 
     def read_own(self, text: str) -> T:
-        """The value of what plain() gave, checked like words from outside."""
+        """Return the value of the result of plain(), checked like a value from outside."""
         return self.parse(text)
 
     def parse(self, text: str | bytes) -> T:
-        """The value of text from outside; unknown fields are refused at any depth."""
+        """Return the value of text from outside; refuse unknown fields at any depth."""
         check_json_text(self.title, text)
         value = self.read(text)
         for path, node, obj in _objects(self._node, msgspec.json.decode(text)):
@@ -83,7 +83,7 @@ class StructSchema(Generic[T]):
 
 
 class ModelSchema(Generic[T]):
-    """A schema that pydantic knows; its documents are stored by field names, not by aliases."""
+    """A pydantic schema; its documents are stored by field names, not by aliases."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
@@ -95,15 +95,15 @@ class ModelSchema(Generic[T]):
         self.stored_names = frozenset(self.attributes)
 
     def holds(self, value: object) -> bool:
-        """The value is of this kind."""
+        """Return whether the value is an instance."""
         return isinstance(value, self.kind)
 
     def attribute(self, value: T, name: str) -> object:
-        """What the value has under one of `attributes`."""
+        """Return one of the `attributes` of a value."""
         return getattr(value, name)
 
     def plain(self, value: T, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-        """The value as JSON types, without the None that an absent field reads as anyway."""
+        """Return the value as JSON types, without fields that are None by default."""
         check_json_bounds(self.title, value, max_bytes)
         try:
             dumped = cast(Any, value).model_dump(
@@ -115,15 +115,15 @@ class ModelSchema(Generic[T]):
         return cast(dict[str, Any], plain(self.title, dumped, max_bytes))
 
     def read(self, text: str | bytes) -> T:
-        """The value of stored text; fields of other releases are passed over."""
+        """Return the value of stored text; fields of other releases are ignored."""
         return self._validate(text, by_alias=False, by_name=True)
 
     def read_own(self, text: str) -> T:
-        """The value of what plain() gave, checked like words from outside."""
+        """Return the value of the result of plain(), checked like a value from outside."""
         return self._validate(text, extra="forbid", by_alias=False, by_name=True)
 
     def parse(self, text: str | bytes) -> T:
-        """The value of text from outside, by its aliases; unknown fields are refused."""
+        """Return the value of text from outside, by its aliases; refuse unknown fields."""
         check_json_text(self.title, text)
         return self._validate(text, extra="forbid")
 
@@ -142,12 +142,12 @@ Schema = StructSchema[T] | ModelSchema[T]
 
 
 def schema_of(kind: type[T]) -> Schema[T]:
-    """The schema of a type, or InvalidInput where it is none of the four kinds."""
+    """Return the schema of a type; InvalidInput if it is none of the four kinds."""
     if not isinstance(kind, type):
         raise InvalidInput(f"schema {kind!r}; pass the type itself")
     if dataclasses.is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct):
         return StructSchema(kind)
-    # A model cannot exist before somebody imported pydantic, so there is no need to import it.
+    # A model cannot exist before pydantic is imported, so there is no need to import it.
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         return ModelSchema(kind)
@@ -160,13 +160,13 @@ def schema_of(kind: type[T]) -> Schema[T]:
 def plain(what: str, value: object, max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Return a value as JSON types.
 
-    InvalidInput where JSON cannot hold it unchanged, where it is nested too deep, or as soon as its
+    InvalidInput if JSON cannot hold it unchanged, if it is nested too deeply, or as soon as its
     JSON must have more than `max_bytes` bytes.
     """
     check_json_bounds(what, value, max_bytes)
     try:
         found = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
-        # msgspec writes NaN as null, and the standard library writes half a surrogate pair.
+        # msgspec writes NaN as null, and the standard library writes lone surrogates.
         json.dumps(found, allow_nan=False)
         msgspec.json.encode(found)
     except _FAULTS as error:
@@ -175,14 +175,14 @@ def plain(what: str, value: object, max_bytes: int = MAX_JSON_BYTES) -> Any:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Return a hint at what was meant: `did you mean 'x'?`, or what is allowed."""
+    """Return a hint: `did you mean 'x'?`, or the allowed names."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1) if isinstance(name, str) else ()
     return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(names) or 'none'}"
 
 
 def unknown_field(what: str, name: str, known: Iterable[str]) -> InvalidInput:
-    """The refusal of a field nobody knows."""
+    """Return the exception for an unknown field."""
     return InvalidInput(f"{what} has no field {name!r}; {nearest(name, known)}")
 
 
@@ -190,7 +190,7 @@ def _plain_model(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise NotImplementedError(f"a {type(value).__name__} is not JSON")
-    # By alias, which is how the model reads words from outside.
+    # By alias, as the model reads values from outside.
     return dump(mode="json", by_alias=True, round_trip=True)
 
 
@@ -200,7 +200,7 @@ _Objects = mi.StructType | mi.DataclassType | mi.TypedDictType
 def _objects(
     node: mi.Type, raw: object, path: str = ""
 ) -> Iterator[tuple[str, _Objects, dict[str, Any]]]:
-    """Every object of a JSON value that the schema gives a type with fields, outermost first."""
+    """Yield every object of a JSON value that has fields in the schema, outermost first."""
     if isinstance(node, mi.UnionType):
         for member in node.types:
             if _fits(member, raw):
@@ -221,7 +221,7 @@ def _objects(
 
 
 def _fits(node: mi.Type, raw: object) -> bool:
-    """The member of a union that msgspec would take for this value; there is at most one."""
+    """Return whether msgspec would choose this member of a union; at most one fits."""
     if isinstance(node, mi.StructType) and node.tag_field is not None:
         return isinstance(raw, dict) and raw.get(node.tag_field) == node.tag
     if isinstance(node, (*_OBJECTS, mi.DictType)):
@@ -230,7 +230,7 @@ def _fits(node: mi.Type, raw: object) -> bool:
 
 
 def _absent_is_none(field: mi.Field) -> bool:
-    """An absent field reads as None, or not at all (NotRequired)."""
+    """Return whether an absent field reads as None, or may be absent (NotRequired)."""
     if field.required or field.default_factory is not msgspec.NODEFAULT:
         return False
     return field.default is None or field.default is msgspec.NODEFAULT
@@ -244,7 +244,7 @@ def _names(node: _Objects) -> frozenset[str]:
 
 
 def _strip_model(value: object, shown: object) -> None:
-    """Walk a model and what it was dumped to, side by side."""
+    """Walk a model and its dump together, and remove fields that are None by default."""
     fields = getattr(type(value), "model_fields", None)
     if fields is not None and isinstance(shown, dict):
         for name, field in fields.items():

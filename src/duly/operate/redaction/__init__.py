@@ -1,1 +1,1 @@
-"""Redaction: which names and values are secret, and texts without them."""
+"""Redaction: detect secret names and values, and remove them from texts."""

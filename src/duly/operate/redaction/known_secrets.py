@@ -1,8 +1,8 @@
-"""Where values that are known to be secret stand in a text.
+"""Search a text for values that are known to be secret.
 
-Takes the values; gives the spans of a text that hold one, or the beginning of one at its end. Who
-writes an input chooses both the secrets and the texts, so the work has an end: what comes after
-that and begins like a secret is taken for one.
+Returns the spans that hold a secret, or the beginning of one at the end of the text. The author of
+an input chooses both secrets and texts, so the work is bounded: beyond the bound, whatever begins
+like a secret is treated as one.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 CUT = "…"
 MIN_SECRET = 4
-"""Shorter values are not looked for elsewhere: they would be found in every other word."""
+"""Minimum length; shorter values would match inside ordinary words."""
 MAX_WORK = 2_000_000
-"""Characters that are compared in the texts of one payload."""
+"""Limit of characters compared in the texts of one payload."""
 _LOOKUP = 16
-"""What a comparison costs besides its characters, in characters."""
+"""Fixed cost of a comparison, in characters."""
 
 
 class KnownSecrets:
-    """The secrets of one payload, in every way they may be written."""
+    """Secrets of one payload, in every form in which they may be written."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._forms = {form for each in secrets for form in _written(each)}
@@ -30,16 +30,16 @@ class KnownSecrets:
         found: dict[str, set[int]] = {}
         for form in self._forms:
             found.setdefault(form[:MIN_SECRET], set()).add(len(form))
-        # The longest first: it covers what else begins there.
+        # Longest first: it covers shorter secrets that begin at the same place.
         self._lengths = {begin: sorted(each, reverse=True) for begin, each in found.items()}
         self.work = 0
         """Characters compared so far."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the secrets are, by their starts; they may lie in each other."""
+        """Yield the spans of secrets, ordered by start; spans may overlap."""
         if not self._lengths:
             return
-        # Somebody may have cut the text in the middle of a secret.
+        # The text may have been cut in the middle of a secret.
         uncut = len(text.rstrip(CUT))
         for start in range(len(text) - MIN_SECRET + 1):
             lengths = self._lengths.get(text[start : start + MIN_SECRET])
@@ -54,13 +54,13 @@ class KnownSecrets:
                 yield start, end
 
     def _is_begun(self, tail: str) -> bool:
-        """Whether a secret goes on where the text ended."""
+        """Return whether the end of the text is the beginning of a secret."""
         self.work += len(tail) + _LOOKUP
         place = bisect_right(self._ordered, tail)
         return place < len(self._ordered) and self._ordered[place].startswith(tail)
 
     def _end(self, text: str, start: int, lengths: list[int]) -> int | None:
-        """Where the longest secret that stands there ends."""
+        """Return the end of the longest secret that begins at `start`, or None."""
         for length in lengths:
             self.work += min(length, len(text) - start) + _LOOKUP
             if text[start : start + length] in self._forms:
@@ -69,7 +69,7 @@ class KnownSecrets:
 
 
 def _written(secret: str) -> set[str]:
-    """A secret as it stands in text, in JSON, in a repr and in an address."""
+    """Return a secret as written in text, in JSON, in a repr and in a URL."""
     return {
         secret,
         json.dumps(secret)[1:-1],

@@ -1,8 +1,4 @@
-"""What a log may hold of an exception that an application's own code raised.
-
-Takes the exception and the values known to be secret where it was raised; gives its traceback as
-text without them, and without what looks like a secret.
-"""
+"""Tracebacks of application exceptions, scrubbed for the log."""
 
 from __future__ import annotations
 
@@ -13,6 +9,9 @@ from duly.operate.redaction.values import MAX_SCANNED, scrub
 
 
 def traceback_of(error: BaseException, secrets: Collection[str] = ()) -> str:
-    """The traceback, scrubbed; a very long one is cut at its beginning, which is ours."""
+    """Return the traceback without `secrets` and without anything that looks like a secret.
+
+    A very long one is cut at the beginning, which shows Duly's own frames.
+    """
     text = "".join(traceback.format_exception(error)).rstrip()
     return scrub(text[-MAX_SCANNED:], secrets, limit=MAX_SCANNED)

@@ -1,7 +1,7 @@
-"""Which names say that a secret stands under them.
+"""Detection of field names that hold secrets.
 
-A name is taken apart into words (snake, camel, kebab, dots, digits) and is secret when a word, or
-neighbouring words together, are: `dbPassword`, `x-api-key`, `APIKey`; not `monkey` or `author`.
+A name is split into words (snake, camel, kebab, dots, digits) and is secret if a word, or adjacent
+words together, are: `dbPassword`, `x-api-key`, `APIKey`; not `monkey` or `author`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 MAX_NAME = 500
-"""Longer names are not read but redacted with what stands under them."""
+"""Longer names are not parsed; they count as secret."""
 
 EVERY = "*"
-"""Stands for every name: what is hidden where nobody knows which names an action calls secret."""
+"""Wildcard for every name: used when the secret names of an action are not known."""
 
-# Personal facts (a birthday, a social security number) are no secrets of this kind: which of them
-# an operator may see is said per action.
+# Personal data (a birthday, a social security number) is not covered: each action declares which
+# of it is hidden from operators.
 _WORDS = (
     "auth authorisation authorization bearer cookie credential cvc cvv jwt mnemonic oauth otp "
     "passcode passphrase passwd password pin pwd secret token totp"
@@ -29,14 +29,14 @@ _PAIRS = (
     "session id, session key, shared key, signing key, smtp pass, ssh key, user pass, "
     "verification code, webhook key"
 )
-# Counts of what a language model reads and writes, and the kind of a token: no secrets.
+# Token counts of language models and token types are not secrets.
 _HARMLESS = (
     "cached tokens, completion tokens, input tokens, max tokens, min tokens, output tokens, "
     "prompt tokens, total tokens, token budget, token count, token limit, token type, token usage"
 )
 _NAMES = frozenset(_WORDS.split()) | {pair.replace(" ", "") for pair in _PAIRS.split(", ")}
 _NO_SECRETS = tuple(pair.replace(" ", "") for pair in _HARMLESS.split(", "))
-# Glued to other words these still mean what they mean: `dbpassword`, `accesstoken`.
+# Also secret at the end of a compound word: `dbpassword`, `accesstoken`.
 _ENDINGS = ("apikey", "cookie", "credential", "passphrase", "passwd", "password", "secret", "token")
 _RUN = 8
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -44,12 +44,12 @@ _LETTERS = re.compile(r"[^\W\d_]+|\d+")
 
 
 def is_secret(name: str, extra: frozenset[str] = frozenset()) -> bool:
-    """Whether a name says that a secret stands under it, by its words and not by its letters."""
+    """Return whether a name denotes a secret, by its words rather than by substrings."""
     return len(name) > MAX_NAME or EVERY in extra or _is_secret_name(name, extra)
 
 
 def joined(extra: Collection[str]) -> frozenset[str]:
-    """Names as they are, and without what separates their words; also in the singular."""
+    """Return names in lower case, as given and without separators, each also in the singular."""
     given = [name.lower() for name in ((extra,) if isinstance(extra, str) else extra)]
     bare = ["".join(_LETTERS.findall(name)) for name in given]
     return frozenset(form for name in given + bare if name for form in (name, _singular(name)))
@@ -59,7 +59,7 @@ def joined(extra: Collection[str]) -> frozenset[str]:
 def _is_secret_name(name: str, extra: frozenset[str]) -> bool:
     if name.lower() in extra:
         return True
-    # Twice: `dbPassword` shows its words by case, `db_pAsSwOrD` is torn apart by it.
+    # Both splits: case separates the words of `dbPassword` but breaks up `db_pAsSwOrD`.
     return any(
         _has_secret([word.lower() for word in pattern.findall(name)], extra)
         for pattern in (_CAMEL, _LETTERS)
@@ -67,7 +67,7 @@ def _is_secret_name(name: str, extra: frozenset[str]) -> bool:
 
 
 def _has_secret(words: list[str], extra: frozenset[str]) -> bool:
-    """Whether neighbouring words, put together, are a secret's name."""
+    """Return whether adjacent words together form a secret's name."""
     if words == ["pass"]:
         return True
     single = [_singular(word) for word in words]

@@ -1,8 +1,7 @@
-"""What an operator may see of a payload.
+"""Redaction of payloads and error texts.
 
-Takes the JSON text of an input or a result, or the text of an error; gives text without secrets.
-Secret is what lets somebody in or pay: found by the names it stands under, by the forms it has in
-running text, and by its value once it is known. Never raises, whatever the text.
+Secrets (credentials and payment data) are found by the names of their fields, by typical forms in
+running text, and by value once known. These functions accept any text and never raise.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ REDACTED = "[redacted]"
 MAX_DEPTH = 32
 MAX_PARSED = 1_000_000
 MAX_SCANNED = 20_000
-"""Characters of one text that are looked at; longer than anything shown, so that the end of what
-is shown has its whole surroundings."""
+"""Characters scanned per text; more than is ever shown, so that the end of the shown part is
+judged with its full context."""
 MAX_SECRETS = 10_000
 MIN_GUESSED = 8
-"""What only looks like a secret is looked for elsewhere when it is as long as this."""
+"""Minimum length of a guessed secret for it to be searched for elsewhere."""
 
 _FORMS = re.compile(
     r"(?i:\bbearer)\s{1,4}([\w.~+/=-]+)"
     r"|\bBasic\s{1,4}((?=[a-z]*[A-Z0-9+/=])[A-Za-z0-9+/]{6,}={0,2})"
-    # A password in an address, also one with a slash; a port is none.
+    # A password in a URL, also one with a slash; a port is not a password.
     r"|://([^\s/:@]{0,256}:(?!\d{1,5}(?:[/?#\s]|$))[^\s\"'<>]{0,512})@"
     r"|://([^\s/?#\"'<>]+)@"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*?)(?:-----END|\Z)"
@@ -45,7 +44,7 @@ _SIGN = re.compile(
 _NAME_BACKWARDS = re.compile(r"[\w.\-]{0,64}(?: [\w.\-]{1,64})?")
 _VALUE = re.compile(
     r"""[bBrRuU]{0,2}\\{0,8}(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*))"""
-    # What opens a bracket may hold anything; where it ends is not told without reading it.
+    # A bracket may hold anything, and its end cannot be found without parsing.
     r"|([\w.]{0,64}[\[({].*)|((?:(?![,;](?:\s|[\w.-]{1,64}[=:]))[^\s&])+)",
     re.DOTALL,
 )
@@ -56,11 +55,11 @@ _NOT_JSON = object()
 def preview(
     text: str, extra: Collection[str] = (), limit: int = 2_000, *, secrets: Collection[str] = ()
 ) -> str:
-    """JSON text with its secrets redacted, as JSON text of at most `limit` characters.
+    """Return JSON text with its secrets redacted, as JSON text of at most `limit` characters.
 
-    What stands under a secret name is redacted whole, and wherever else its value occurs. `extra`
-    are the action's own names, or EVERY; `secrets` values known from elsewhere. What is not JSON
-    is shown as a JSON string.
+    A value under a secret name is redacted whole, and wherever else it occurs. `extra` are the
+    secret names that the action declares, or EVERY; `secrets` are values known from elsewhere.
+    Text that is not JSON is returned as a JSON string.
     """
     names, tree = joined(extra), _parsed(text)
     found = _found(text if tree is _NOT_JSON else tree, names)
@@ -75,26 +74,26 @@ def preview(
 
 
 def scrub(text: str, secrets: Collection[str] = (), limit: int = MAX_ERROR_CHARACTERS) -> str:
-    """An error's text without the given values and without what looks like a secret, cut."""
+    """Return an error text without `secrets` and anything that looks like a secret, truncated."""
     return _cut(_View(frozenset(), secrets, limit).clean(text), limit)
 
 
 def secret_values(text: str, extra: Collection[str] = ()) -> frozenset[str]:
-    """The values that stand under secret names in JSON text, for scrub()."""
+    """Return the values under secret names in JSON text, for scrub()."""
     names, tree = joined(extra), _parsed(text)
     return frozenset(_found(text if tree is _NOT_JSON else tree, names))
 
 
 def masked(value: Any, extra: Collection[str] = (), secrets: Collection[str] = ()) -> Any:
-    """A JSON value with what is secret by its name replaced, and given values wherever they are.
+    """Return a JSON value with values under secret names, and `secrets` anywhere, replaced.
 
-    Unlike a preview it is whole: it is for whoever wrote it.
+    Unlike a preview it is complete: it is shown to its author.
     """
     return _View(joined(extra), secrets, 0).masked(value, 0)
 
 
 def is_masked(value: Any) -> bool:
-    """Whether a JSON value holds what masked() puts in the place of a secret."""
+    """Return whether a JSON value contains the placeholder that masked() writes."""
     waiting: list[Any] = [value]
     while waiting:
         inner = waiting.pop()
@@ -108,11 +107,11 @@ def is_masked(value: Any) -> bool:
 
 
 class _View:
-    """One payload being shown: what is secret in it, and how much room is left."""
+    """A payload being rendered: its secrets, and the room left for output."""
 
     def __init__(self, names: frozenset[str], secrets: Iterable[str], limit: int) -> None:
         self._names = names
-        # A fifth for brackets, and for marks where something was left out.
+        # A fifth is reserved for brackets and omission marks.
         self._room = limit - limit // 5
         self._limit = limit
         known = (each for each in secrets if len(each) >= MIN_SECRET and each != REDACTED)
@@ -161,7 +160,7 @@ class _View:
     def _scalar(self, value: object) -> object:
         if isinstance(value, float) and not math.isfinite(value):
             value = str(value)
-        # Also numbers may be long, and may be secrets of another place.
+        # A number may also be long, or equal a secret found elsewhere.
         shown = self.text(str(value))
         return value if shown == str(value) else shown
 
@@ -171,7 +170,7 @@ class _View:
         return shown
 
     def masked(self, value: Any, depth: int) -> Any:
-        """As value(), whole and without guesses."""
+        """Return the value as value() does, but complete and without guesses."""
         if EVERY in self._names and isinstance(value, str | int | float):
             return REDACTED
         if isinstance(value, str):
@@ -190,16 +189,16 @@ class _View:
         return value
 
     def clean(self, text: str) -> str:
-        """The text with every secret in it replaced, and not much longer than anybody reads."""
+        """Return the text with every secret replaced, cut at about MAX_SCANNED characters."""
         if len(text) > MAX_SCANNED:
             text = text[:MAX_SCANNED]
-            # The last word may be half of something.
+            # The last word may be part of a secret.
             text = text[: max(text.rfind(" "), MAX_SCANNED // 2)] + CUT
         return _replaced(text, sorted([*self._known.spans(text), *_suspect(text, self._names)]))
 
 
 def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with its spans, in order, redacted; they may lie in each other."""
+    """Return the text with the spans redacted; spans are sorted and may overlap."""
     pieces, done = list[str](), 0
     for start, end in spans:
         if start >= done:
@@ -209,7 +208,7 @@ def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _suspect(text: str, names: frozenset[str]) -> Iterator[tuple[int, int]]:
-    """Where running text holds what looks like a secret, or what a secret name announces."""
+    """Yield the spans that look like a secret, or that follow a secret name."""
     for match in _FORMS.finditer(text):
         yield match.span(match.lastindex or 0)
     place = 0
@@ -228,7 +227,7 @@ def _suspect(text: str, names: frozenset[str]) -> Iterator[tuple[int, int]]:
 
 
 def _name_before(text: str, end: int) -> str:
-    """The one or two words that end there."""
+    """Return the one or two words that end at `end`."""
     match = _NAME_BACKWARDS.match(text[max(0, end - 129) : end][::-1])
     return "" if match is None else match[0][::-1]
 
@@ -242,7 +241,7 @@ def _is_header(name: str) -> bool:
 
 
 def _found(value: object, names: frozenset[str]) -> set[str]:
-    """Every value under a secret name, at any depth; in running text, what looks like one."""
+    """Return every value under a secret name, at any depth, and secret-like parts of texts."""
     found: set[str] = set()
     waiting: list[tuple[object, bool, int]] = [(value, EVERY in names, 0)]
     while waiting and len(found) < MAX_SECRETS:
@@ -266,7 +265,7 @@ def _found(value: object, names: frozenset[str]) -> set[str]:
 
 
 def _guessed(text: str) -> Iterator[str]:
-    """What has the form of a secret in running text; of an address, the password."""
+    """Yield parts of a text that have the form of a secret; of a URL, the password."""
     for match in _FORMS.finditer(text):
         secret = match[match.lastindex or 0]
         if len(secret := secret.partition(":")[2] or secret) >= MIN_GUESSED:
@@ -283,7 +282,7 @@ def _parsed(text: str) -> object:
 
 
 def _embedded(text: str) -> object:
-    """The object, list or text that a string spells out as JSON."""
+    """Return the object, list or string that a string encodes as JSON, else _NOT_JSON."""
     return _parsed(text) if text.lstrip()[:1] in ("{", "[", '"') and text else _NOT_JSON
 
 
@@ -292,5 +291,5 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _dumps(value: object) -> str:
-    # Half a surrogate pair is a JSON string, but not text that can be stored or sent.
+    # A lone surrogate is valid in JSON but cannot be encoded as UTF-8.
     return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()

@@ -1,8 +1,8 @@
-"""Station 8: why did it fire at T, or why did it not? Pure.
+"""Explain why a schedule did or did not fire at an instant. Pure.
 
-Takes what is stored about one schedule and one instant; gives a verdict, one plain paragraph, and
-the facts it stands on. Every instant of the calendar has an answer: also one that is no time of
-the schedule, or lies before its creation, in a pause, or behind its deletion.
+The answer is a verdict, one paragraph and the facts it is based on. Every instant has an answer,
+including one that is not a time of the schedule, or lies before its creation, in a pause, or after
+its deletion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Answer", "Fact", "Stored", "Verdict", "count_times", "stretches", "w
 
 
 def why(stored: Stored, now: datetime, at: datetime) -> Answer:
-    """What became of an instant, and why; `at` may be on the wall of any zone."""
+    """Return the outcome of an instant and its reason; `at` may be in any zone."""
     life = stretches(stored.schedule, stored.events)
     at_ms = calendar_ms(at)
     here = next((each for each in life if each.holds(at_ms)), None)
@@ -30,7 +30,7 @@ def why(stored: Stored, now: datetime, at: datetime) -> Answer:
         telling.note("rule", telling.rule(rule))
     row = stored.occurrence
     is_recorded = row is not None and (
-        # A run of times reaches from its first to its last, and not all between are times.
+        # A range row covers an interval, and not every instant in it is a nominal time.
         row.nominal_ms == at_ms or rule is None or is_time(rule, at_ms)
     )
     if row is not None and is_recorded:
@@ -41,7 +41,7 @@ def why(stored: Stored, now: datetime, at: datetime) -> Answer:
 
 
 def _lost_wall(at: datetime) -> datetime | None:
-    """The wall time that was asked about, where the clocks left it out."""
+    """Return the requested wall time if it falls into a clock gap, else None."""
     wall = at.replace(tzinfo=None)
     there = at.astimezone(UTC).astimezone(at.tzinfo).replace(tzinfo=None)
     return None if wall == there else wall

@@ -1,8 +1,7 @@
-"""Station 8: what a schedule was at each time, told from its events. Pure.
+"""History of a schedule: stretches of time with one rule and one state each, from events. Pure.
 
-Takes a schedule as it stands, or nothing where it is deleted, and its events; gives stretches of
-time in each of which one rule and one state held. Events are kept for a while only: what they no
-longer say is taken to have been as the oldest of them found it.
+The input is the current schedule (None if deleted) and its events. Events are pruned: before the
+oldest one kept, the schedule is assumed to have been as that event found it.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ from duly.triggers.instants import END_MS
 StretchState = Literal["active", "paused", "finished", "quarantined", "deleted"]
 
 MAX_COUNTED = 100_000
-"""Times that are counted one by one; a count that reaches it means "at least"."""
+"""Limit of counting one by one; a count that reaches it means "at least"."""
 _SECOND_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A time in which nothing about a schedule's timing changed."""
+    """A period in which nothing about a schedule's timing changed."""
 
     from_ms: int
-    """Not included: what is written at an instant has its first time after it."""
+    """Exclusive: a schedule written at an instant has its first time after it."""
     to_ms: int
-    """Included; END_MS for the one that lasts."""
+    """Inclusive; END_MS for the current stretch."""
     trigger: Trigger | None
-    """None: the rule of that time is not stored any more."""
+    """None: the rule of that period is no longer stored."""
     state: StretchState
     since: ScheduleEvent | None
-    """What brought the state about; None: it was so from the beginning."""
+    """Event that led to the state; None: it was so from the beginning."""
     is_external: bool = False
-    """An outside scheduler fires it. Events do not tell: as the schedule is now."""
+    """An outside scheduler fires it. Taken from the current schedule: events do not record it."""
 
     def holds(self, ms: int) -> bool:
-        """Whether an instant lies in it."""
+        """Return whether an instant lies in the stretch."""
         return self.from_ms < ms <= self.to_ms
 
 
 def stretches(schedule: Schedule | None, events: Sequence[ScheduleEvent]) -> list[Stretch]:
-    """The whole life of a schedule in order, from its creation on; empty: nothing is known."""
+    """Return all stretches of a schedule in order, from its creation; empty: nothing is known."""
     told = [event for event in events if event.kind != "created"]
     first = events[0].at_ms if events else 0
     begins = first if schedule is None else schedule.created_at_ms
@@ -68,7 +67,7 @@ def stretches(schedule: Schedule | None, events: Sequence[ScheduleEvent]) -> lis
 
 
 def _triggers(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[Trigger | None]:
-    """The rule before each event, and after the last: an event keeps the rule it ended."""
+    """Return the rule before each event and after the last; an event stores the rule it ended."""
     trigger = None if schedule is None else schedule.definition.trigger
     found = [trigger]
     for event in reversed(told):
@@ -81,12 +80,12 @@ def _triggers(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[
 def _parsed(stored: object) -> Trigger | None:
     try:
         return parse_trigger(stored)
-    except InvalidInput:  # of a release that knew more
+    except InvalidInput:  # written by a newer release
         return None
 
 
 def _states(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[StretchState]:
-    """The state before each event, and after the last; that one is what is stored."""
+    """Return the state before each event and after the last; the latter is the stored state."""
     turning = [event.kind for event in told if event.kind in ("paused", "resumed")]
     is_paused_now = schedule is not None and schedule.state == "paused"
     began_paused = turning[0] == "resumed" if turning else is_paused_now
@@ -105,19 +104,19 @@ def _after(state: StretchState, event: ScheduleEvent) -> StretchState:
         case "created" | "resumed":
             return "active"
         case "changed":
-            # An edit gives a schedule that had ended another beginning.
+            # An edit reactivates a schedule that had ended.
             return "active" if state in ("finished", "quarantined") else state
         case "paused" | "finished" | "quarantined" | "deleted":
             return event.kind
 
 
 def is_time(trigger: Trigger, ms: int) -> bool:
-    """Whether an instant is one of a trigger's nominal times."""
+    """Return whether an instant is one of a trigger's nominal times."""
     return 0 < ms < END_MS and trigger.next_after_ms(ms - 1) == ms
 
 
 def last_before(trigger: Trigger, ms: int) -> int | None:
-    """The last nominal time before an instant: look back far enough, then halve the distance."""
+    """Return the last nominal time before an instant, by doubling steps and bisection."""
     back_ms = _SECOND_MS
     while _next(trigger, ms - back_ms, ms) is None:
         if back_ms > ms:
@@ -136,7 +135,7 @@ def _next(trigger: Trigger, after_ms: int, before_ms: int) -> int | None:
 
 
 def count_times(trigger: Trigger, from_ms: int, to_ms: int) -> int:
-    """How many nominal times lie from one instant to before another, counted to MAX_COUNTED."""
+    """Count the nominal times in [from_ms, to_ms), up to MAX_COUNTED one by one."""
     found = trigger.next_after_ms(max(0, from_ms - 1)) if from_ms < to_ms else None
     if isinstance(trigger, Every) and found is not None and found < to_ms:
         last_ms = to_ms - 1 if trigger.limits.end_ms is None else min(to_ms - 1, _end(trigger))

@@ -1,4 +1,4 @@
-"""Instants that the ledger has a row for: it has the last word."""
+"""Explanations of instants that have a ledger row: the row decides."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from duly.operate.why.wording import Telling, Told, Verdict
 from duly.triggers.durations import duration_text
 
 _ASKED_FOR = {
-    RUN_NOW: " Somebody asked for it with run_now.",
-    BACKFILL: " A backfill asked for it.",
+    RUN_NOW: " It was requested with run_now.",
+    BACKFILL: " It was requested by a backfill.",
 }
 
 
 def recorded(telling: Telling, row: Occurrence) -> Told:
-    """What the ledger says became of it."""
+    """Explain an instant by its ledger row."""
     telling.note("state", row.state.value)
     for name, value in (("job", row.job_id), ("reason", row.reason)):
         if value is not None:
@@ -37,7 +37,8 @@ def _of_state(telling: Telling, row: Occurrence) -> Told:
             return _planned(telling, row)
         case OccurrenceState.DISPATCHING:
             return Verdict.DISPATCHING, (
-                f"{telling.at} is being posted: a tick has it, and the endpoint has not taken it."
+                f"{telling.at} is being posted: a tick has claimed it, and the endpoint has not "
+                "accepted it."
             )
         case OccurrenceState.FIRED | OccurrenceState.SUCCEEDED | OccurrenceState.FAILED:
             return _fired(telling, row)
@@ -58,8 +59,8 @@ def _of_state(telling: Telling, row: Occurrence) -> Told:
             return Verdict.QUARANTINED, (
                 f"{telling.at} did not fire: its row could not be evaluated and was quarantined: "
                 f"{row.reason or 'no error is stored'}. Once the schedule is released with "
-                "`duly schedules release`, or mended without a change of its timing, the misfire "
-                "policy decides over this time; a backfill can bring it too."
+                "`duly schedules release`, or fixed without a change of its timing, the misfire "
+                "policy decides about this time; a backfill can also run it."
             )
 
 
@@ -72,7 +73,7 @@ def _planned(telling: Telling, row: Occurrence) -> Told:
     return Verdict.LATE, (
         f"It is late: job {row.job_id} was due {duration_text(telling.now_ms - row.run_at_ms)} ago "
         "and has not begun. Either no worker serves its queue, or all are busy, or an earlier run "
-        f"has not ended; `duly jobs show {row.job_id}` and `duly workers` tell which."
+        f"has not ended; `duly jobs show {row.job_id}` and `duly workers` show which."
     )
 
 
@@ -112,7 +113,7 @@ def _missed(telling: Telling, row: Occurrence) -> Told:
         telling.note("grace_ms", str(grace_ms))
         grace = f"the grace of {duration_text(grace_ms)}"
     return Verdict.MISSED, (
-        f"{what} missed: nobody came by within {grace}, and the misfire policy "
+        f"{what} missed: no planner or tick claimed it within {grace}, and the misfire policy "
         f"{row.reason or 'skip'} swallowed it. A backfill can run it."
     )
 

@@ -1,4 +1,4 @@
-"""Instants that no row of the ledger covers: the rule, the events and the index row tell why."""
+"""Explanations of instants without a ledger row, from the rule, the events and the index row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAY_MS = 86_400_000
 
 
 def unrecorded(telling: Telling, lost: datetime | None) -> Told:
-    """Why the ledger has no row; `lost` is the wall time asked about, where it does not exist."""
+    """Explain why the ledger has no row; `lost` is the requested wall time if it does not exist."""
     here = telling.here
     if here is None:
         return _before(telling)
@@ -30,8 +30,8 @@ def unrecorded(telling: Telling, lost: datetime | None) -> Told:
     if rule is None:
         telling.note_event(telling.life[-1].since)
         return Verdict.DELETED, (
-            f"Nobody can say: the schedule is deleted, the ledger has no row for {telling.at}, and "
-            "the rule of that time is not stored any more."
+            f"Unknown: the schedule is deleted, the ledger has no row for {telling.at}, and "
+            "the rule of that time is no longer stored."
         )
     if here.is_external:
         return _external(telling, here, rule)
@@ -39,7 +39,7 @@ def unrecorded(telling: Telling, lost: datetime | None) -> Told:
     if end_ms is not None and telling.at_ms > end_ms:
         telling.note("end_at", telling.iso(end_ms))
         return Verdict.FINISHED, (
-            f"{telling.at} lies behind its end: there is no time after {telling.said(end_ms)}."
+            f"{telling.at} is after its end: there is no time after {telling.said(end_ms)}."
         )
     if not is_time(rule, telling.at_ms):
         return _not_a_time(telling, rule, lost)
@@ -58,7 +58,7 @@ def _external(telling: Telling, here: Stretch, rule: Trigger) -> Told:
 
 
 def _of_state(telling: Telling, here: Stretch, rule: Trigger) -> Told:
-    """A time of the rule that held then."""
+    """Explain a time of the rule in force then."""
     match here.state:
         case "paused":
             telling.note_event(here.since)
@@ -79,7 +79,7 @@ def _of_state(telling: Telling, here: Stretch, rule: Trigger) -> Told:
             when = "" if here.since is None else f" since {telling.said(here.since.at_ms)}"
             return Verdict.QUARANTINED, (
                 f"It did not fire at {telling.at}: its row cannot be evaluated and is quarantined"
-                f"{when}: {error or 'no error is stored'}. Mend the schedule, or release it with "
+                f"{when}: {error or 'no error is stored'}. Fix the schedule, or release it with "
                 "`duly schedules release`."
             )
         case _:
@@ -87,7 +87,7 @@ def _of_state(telling: Telling, here: Stretch, rule: Trigger) -> Told:
 
 
 def _active(telling: Telling, rule: Trigger) -> Told:
-    """A time of an active schedule: still to come, still to be planned, or lost."""
+    """Explain a time of an active schedule: still to come, not yet planned, or lost."""
     run_at_ms = telling.at_ms + rule.offset_ms
     row = telling.stored.row
     telling.note("run_at", telling.iso(run_at_ms))
@@ -96,8 +96,8 @@ def _active(telling: Telling, rule: Trigger) -> Told:
     if row is None and telling.here == telling.life[-1]:
         return Verdict.NOT_YET_PLANNED, (
             f"{telling.at} is a time of this schedule, which is active but has no index row, so no "
-            "planner sees it. `duly doctor` shows how many are so, and `duly doctor --repair` puts "
-            "the row back."
+            "planner sees it. `duly doctor` shows how many rows are missing, and `duly doctor "
+            "--repair` restores them."
         )
     if run_at_ms > telling.now_ms:
         return _to_come(telling, rule, run_at_ms, row)
@@ -137,9 +137,9 @@ def _no_record(telling: Telling) -> Told:
         because = f"the ledger is kept for {LEDGER_MS // _DAY_MS} days, and this is older"
     elif event is not None:
         telling.note_event(event)
-        because = f"{telling.who(event, event.kind)}, and its times were counted anew from there"
+        because = f"{telling.who(event, event.kind)}, and its times were recomputed from there"
     else:
-        because = "a claim that keeps no ledger took it, or somebody removed the row"
+        because = "a claim that keeps no ledger took it, or the row was removed"
     return Verdict.NO_RECORD, (
         f"{telling.at} was a time of this schedule, but the ledger has no row for it: {because}."
     )
@@ -162,7 +162,7 @@ def _before(telling: Telling) -> Told:
     by = "" if created is None else f" by {created.by}"
     telling.note("created_at", telling.iso(made_ms))
     return Verdict.BEFORE_CREATION, (
-        f"{telling.at} lies before the schedule, which was created on {telling.said(made_ms)}{by}."
+        f"{telling.at} is before the schedule, which was created on {telling.said(made_ms)}{by}."
     )
 
 
@@ -185,7 +185,7 @@ def _not_a_time(telling: Telling, rule: Trigger, lost: datetime | None) -> Told:
 
 
 def _lost_words(telling: Telling, rule: Trigger, lost: datetime | None) -> str:
-    """That the wall time asked about does not exist, and what the rule's gap makes of it."""
+    """Return a sentence if the requested wall time does not exist, with the gap policy's effect."""
     core = rule.core
     if lost is None or core is None:
         return ""
@@ -201,6 +201,6 @@ def _lost_words(telling: Telling, rule: Trigger, lost: datetime | None) -> str:
 
 
 def _seconds(wall: datetime) -> int:
-    """A wall time as the triggers count it."""
+    """Return a wall time in seconds since 1970, as the triggers count it."""
     days = wall.toordinal() - datetime(1970, 1, 1).toordinal()  # noqa: DTZ001 - a wall, no zone
     return days * 86_400 + wall.hour * 3_600 + wall.minute * 60 + wall.second

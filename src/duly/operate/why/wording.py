@@ -1,4 +1,4 @@
-"""What an answer is made of: a verdict, facts, and instants and people put into words."""
+"""Building blocks of an answer: verdict, facts, and wording of instants and events."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from duly.triggers.instants import from_ms
 from duly.triggers.words import clock_words
 
 AHEAD_MS = 120_000
-"""Jobs are made so long before their time, or less: what is done to a schedule then concerns it."""
+"""Longest time by which jobs are made ahead; an edit within it can affect the job."""
 
 
 class Verdict(StrEnum):
-    """What became of an instant, in one word."""
+    """Outcome of an instant, in one word."""
 
     FIRED = "fired"
-    """Its job began; it succeeded or is at work."""
+    """Its job began; it succeeded or is running."""
     FAILED = "failed"
     LATE = "late"
-    """Its job waits though its run time has come."""
+    """Its run time has passed, and its job still waits."""
     WILL_FIRE = "will_fire"
     DISPATCHING = "dispatching"
     NOT_YET_PLANNED = "not_yet_planned"
-    """Due, and no planner has come by."""
+    """Due, and not yet claimed by a planner."""
     NOT_A_TIME = "not_a_time"
     MISSED = "missed"
     SKIPPED = "skipped"
@@ -47,14 +47,14 @@ class Verdict(StrEnum):
     EXTERNAL = "external"
     """An outside scheduler decides when it fires."""
     NO_RECORD = "no_record"
-    """It should be in the ledger, and is not there."""
+    """It should be in the ledger and is not."""
 
 
 Told = tuple[Verdict, str]
 
 
 class Fact(NamedTuple):
-    """One thing that is stored, by name; instants are ISO-8601 in UTC."""
+    """One stored value by name; instants are ISO-8601 in UTC."""
 
     name: str
     value: str
@@ -62,7 +62,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Why, in one word, in one paragraph, and what that stands on."""
+    """Explanation in one word and in one paragraph, with the facts it is based on."""
 
     verdict: Verdict
     text: str
@@ -71,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is stored about a schedule and an instant."""
+    """Stored data about a schedule and an instant."""
 
     schedule: Schedule | None
     """None: it is deleted."""
@@ -83,24 +83,24 @@ class Stored:
 
 @dataclass(slots=True)
 class Telling:
-    """One answer on its way: what is known, and what was said of it so far."""
+    """An answer in progress: its inputs and the facts noted so far."""
 
     stored: Stored
     life: Sequence[Stretch]
     now_ms: int
     at_ms: int
     here: Stretch | None
-    """The stretch of its life that the instant lies in; None: it lies before it."""
+    """Stretch that contains the instant; None: before the schedule's creation."""
     facts: list[Fact] = field(default_factory=list)
 
     @property
     def zone(self) -> str:
-        """Where the schedule's wall is."""
+        """Zone of the schedule."""
         return "UTC" if self.here is None or self.here.trigger is None else self.here.trigger.tz
 
     @property
     def at(self) -> str:
-        """The instant that was asked about."""
+        """Requested instant, in words."""
         return self.said(self.at_ms)
 
     def note(self, name: str, value: str) -> None:
@@ -108,30 +108,30 @@ class Telling:
         self.facts.append(Fact(name, value))
 
     def note_event(self, event: ScheduleEvent | None) -> None:
-        """Add when something was done to the schedule, and by whom."""
+        """Add the time and the author of an event."""
         if event is not None:
             self.note(f"{event.kind}_at", self.iso(event.at_ms))
             self.note(f"{event.kind}_by", event.by)
 
     def said(self, ms: int) -> str:
-        """An instant on the wall of the schedule's zone."""
+        """Return an instant as text in the schedule's zone."""
         local = self.local(ms)
         return f"{local:%a %Y-%m-%d} {clock_words(local)} {local:%z}"
 
     def local(self, ms: int) -> datetime:
-        """The same as a datetime."""
+        """Return an instant as a datetime in the schedule's zone."""
         return from_ms(ms).astimezone(ZoneInfo(self.zone))
 
     def iso(self, ms: int) -> str:
-        """An instant for programs."""
+        """Return an instant as ISO-8601 in UTC."""
         return from_ms(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def rule(self, trigger: Trigger) -> str:
-        """A rule in words, with the zone they are true in."""
+        """Return a rule in words, with its zone."""
         return f"{trigger.words}, {trigger.tz}" if trigger.core else trigger.words
 
     def who(self, event: ScheduleEvent | None, did: str) -> str:
-        """Who did it, when, and with which note."""
+        """Return a clause with the author, time and note of an event."""
         if event is None:
             return f"the schedule was {did} from the beginning"
         note = event.detail.get("note")
@@ -139,14 +139,14 @@ class Telling:
         return f"{event.by} {did} the schedule on {self.said(event.at_ms)}{said}"
 
     def next_event(self) -> ScheduleEvent | None:
-        """What somebody did first, of what moves times, since the job could have been made."""
+        """Return the first event that moves times, since the job could have been made."""
         kinds = ("changed", "paused", "resumed", "deleted")
         since_ms = self.at_ms - AHEAD_MS
         acts = (each for each in self.stored.events if each.kind in kinds)
         return next((each for each in acts if each.at_ms >= since_ms), None)
 
     def edit(self) -> str:
-        """That another rule held then, and who changed it; nothing where it is the same."""
+        """Return a sentence if another rule was in force then, with who changed it; else ""."""
         rule = None if self.here is None else self.here.trigger
         if rule is None or rule == self.life[-1].trigger:
             return ""
@@ -156,6 +156,6 @@ class Telling:
             return ""
         self.note_event(event)
         return (
-            f" The rule was another one then: {self.rule(rule)}; {event.by} changed it on "
+            f" The rule was different then: {self.rule(rule)}; {event.by} changed it on "
             f"{self.said(event.at_ms)}."
         )

@@ -1,1 +1,1 @@
-"""The worker: claims jobs, runs them in slots, stores how they end."""
+"""The worker: claims jobs, runs them in slots and stores their outcomes."""

@@ -1,4 +1,4 @@
-"""What is asked before a job of a schedule starts: whether it may, and which occurrence it is."""
+"""Checks before a job of a schedule starts: its authorisation and its occurrence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = asyncio.Future[Occurrence | None]
 
 
 class Admission:
-    """One for all slots of a worker."""
+    """The checks of one worker, shared by all its slots."""
 
     def __init__(self, calls: Calls, threads: Executor) -> None:
         self._calls = calls
@@ -28,29 +28,29 @@ class Admission:
         self._reading: asyncio.Task[None] | None = None
 
     async def denied(self, job: LeasedJob) -> Denied | None:
-        """Why the job may not run; None: it may. What goes wrong while asking is raised."""
+        """Return why the job may not run; None: it may. Errors of the check are raised."""
         authorize = self._calls.authorize
         if authorize is None or job.schedule_id is None:
             return None
         found = await self._calls.reach.store.find_schedule(ScheduleId(job.schedule_id))
         if found is None:
-            # Nobody can say any more whether it may.
+            # Without the schedule, authorize cannot be asked.
             return Denied("its schedule was deleted")
         if await self._allows(authorize, found, job):
             return None
-        return Denied(f"authorize said no to schedule {found.name!r} of {found.scope}")
+        return Denied(f"authorize refused schedule {found.name!r} of {found.scope}")
 
     async def _allows(self, authorize: Authorize, found: Schedule, job: LeasedJob) -> bool:
         ask = partial(authorize, principal_of(job.scope, job.workspace), found)
         if inspect.iscoroutinefunction(authorize):
             answer = ask()
         else:
-            # It may look something up, and the loop serves other slots as well.
+            # It may block, and the loop serves other slots as well.
             answer = await in_thread(self._threads, ask)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     async def occurrence(self, job: LeasedJob) -> Occurrence | None:
-        """What the job was made for. Those asked for during a read share the next one."""
+        """Return the job's occurrence. Requests that come during a read share the next read."""
         answer: Answer = asyncio.get_running_loop().create_future()
         self._asked[job.id] = answer
         if self._reading is None:
@@ -69,11 +69,11 @@ class Admission:
         waiting = {job_id: answer for job_id, answer in asked.items() if not answer.done()}
         try:
             found = await self._calls.reach.store.occurrences_of_jobs(list(waiting))
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+        except Exception as error:  # noqa: BLE001 - the waiting slots must not hang
             for answer in waiting.values():
                 if not answer.done():
                     answer.set_exception(error)
             return
         for job_id, answer in waiting.items():
-            if not answer.done():  # else its slot was told to stop waiting
+            if not answer.done():  # else its slot was interrupted
                 answer.set_result(found.get(job_id))

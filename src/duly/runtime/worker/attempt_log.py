@@ -1,4 +1,4 @@
-"""One log line for each attempt: what ran, how it ended, how late it began, how long it took."""
+"""One log line per attempt: action, outcome, lateness and duration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 
 def is_told() -> bool:
-    """Whether anybody reads these lines; else nothing is made for them."""
+    """Return whether these lines are logged at all."""
     return log.isEnabledFor(logging.INFO)
 
 
 def tell(job: LeasedJob, outcome: Outcome | None, took_s: float, clock: Clock) -> None:
-    """Say how an attempt ended that took so long until now; never what it was given or gave.
+    """Log the outcome of an attempt that has just ended; never its input or result.
 
-    `latency_ms` is the time from the nominal time to the start, for a job that a schedule made. It
-    goes by the host's clock, so it is never below 0, and is for reading; the ledger keeps lateness.
+    `latency_ms` is the time from the nominal time to the start of a job that a schedule made. It
+    uses the host's clock, is never below 0 and is for information; the ledger keeps lateness.
     """
     duration_ms = round(took_s * 1000)
     ending = "lost" if outcome is None else type(outcome).__name__.lower()

@@ -1,7 +1,7 @@
 """Jobs claimed ahead, and slots that wait for one.
 
-Holds a little work at the worker's own pace, so that claims are large where jobs are short and
-nothing is hoarded where they are long.
+Holds as much work as the worker starts in a short time, so that claims are large where jobs are
+short and other workers are not starved where jobs are long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from duly.model.jobs import JobId, LeasedJob
 
 
 class JobsByPair:
-    """Jobs that (queue, workspace) pairs get out in turn: one with few waits for none with many."""
+    """Jobs taken from (queue, workspace) pairs in turn, so that no pair waits for a large one."""
 
     def __init__(self) -> None:
         self._pairs: OrderedDict[tuple[str, str], deque[LeasedJob]] = OrderedDict()
@@ -27,7 +27,7 @@ class JobsByPair:
         return (job for jobs in self._pairs.values() for job in jobs)
 
     def extend(self, jobs: Iterable[LeasedJob]) -> None:
-        """Add jobs, each behind those of its own pair."""
+        """Add jobs, each at the end of its own pair."""
         for job in jobs:
             pair = (job.queue, job.workspace)
             if pair not in self._pairs:
@@ -36,7 +36,7 @@ class JobsByPair:
             self._count += 1
 
     def popleft(self) -> LeasedJob:
-        """Take the next job of the next pair."""
+        """Remove and return the next job of the next pair."""
         pair, jobs = next(iter(self._pairs.items()))
         job = jobs.popleft()
         self._count -= 1
@@ -47,7 +47,7 @@ class JobsByPair:
         return job
 
     def remove(self, job: LeasedJob) -> None:
-        """Take one job out."""
+        """Remove one job."""
         pair = (job.queue, job.workspace)
         self._pairs[pair].remove(job)
         self._count -= 1
@@ -55,13 +55,13 @@ class JobsByPair:
             del self._pairs[pair]
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all jobs."""
         self._pairs.clear()
         self._count = 0
 
 
 class Buffer:
-    """Between the claims and the slots."""
+    """A queue between the claims and the slots."""
 
     def __init__(
         self, most: int, ahead_s: float, wake: Callable[[], None], *, fair: bool = False
@@ -74,16 +74,16 @@ class Buffer:
         self._begun = 0
         self._pace = 0.0
         self._low = 0.0
-        """With fewer jobs than this it is time to claim; said once after each claim."""
+        """With this many jobs or fewer it is time to claim; signalled once after each claim."""
 
     @property
     def room(self) -> int:
-        """How many jobs to claim."""
+        """The number of jobs to claim."""
         return max(0, len(self._idle) + self._ahead() - len(self._jobs))
 
     @property
     def is_wanting(self) -> bool:
-        """Whether it is time to claim."""
+        """Return whether it is time to claim."""
         if self._idle and not self._jobs:
             return True
         return len(self._jobs) < self._ahead() / 2
@@ -92,9 +92,9 @@ class Buffer:
         return min(int(self._pace * self._ahead_s), self._most)
 
     def measure(self, seconds: float) -> bool:
-        """Learn the pace from what began in the last seconds; False: it is too early to tell.
+        """Update the pace from the jobs started in the last seconds; False: too early to measure.
 
-        A worker that waits for a token asks often. That nothing began meanwhile says little.
+        A worker that waits for a token claims often, so a short time without starts means little.
         """
         if not self._begun and seconds < self._ahead_s:
             return False
@@ -103,14 +103,14 @@ class Buffer:
         return True
 
     def take(self, jobs: Sequence[LeasedJob]) -> None:
-        """Keep claimed jobs, and hand them to the slots that wait."""
+        """Add claimed jobs and pass them to waiting slots."""
         self._jobs.extend(jobs)
         self._low = self._ahead() / 2
         while self._idle and self._jobs:
             self._idle.popleft().set_result(self._jobs.popleft())
 
     def pop(self) -> LeasedJob | None:
-        """A job for a slot that is free, if one waits."""
+        """Return a job for a free slot; None: the buffer is empty."""
         if not self._jobs:
             return None
         self._begun += 1
@@ -120,7 +120,7 @@ class Buffer:
         return self._jobs.popleft()
 
     async def next(self) -> LeasedJob:
-        """A job for a slot that is free, as soon as there is one."""
+        """Return a job for a free slot, waiting until there is one."""
         job = self.pop()
         if job is None:
             free: asyncio.Future[LeasedJob] = asyncio.get_running_loop().create_future()
@@ -131,7 +131,7 @@ class Buffer:
         return job
 
     def withdraw(self, job_id: JobId) -> LeasedJob | None:
-        """Take one job out, where it has not begun."""
+        """Remove and return a job that has not started; None: it is not in the buffer."""
         for job in self._jobs:
             if job.id == job_id:
                 self._jobs.remove(job)
@@ -139,7 +139,7 @@ class Buffer:
         return None
 
     def empty(self) -> list[LeasedJob]:
-        """Take everything out."""
+        """Remove and return all jobs."""
         left = list(self._jobs)
         self._jobs.clear()
         return left

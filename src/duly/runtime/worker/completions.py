@@ -1,9 +1,9 @@
 """Store completed attempts in batches.
 
-While one batch is being stored the next one gathers; what the database did not accept is kept.
+While one batch is being stored, the next one fills; a batch that could not be stored is kept.
 
 A handler that has returned but whose completion is not stored runs again if the process is killed.
-Their number is bounded: slots wait while the gathering batch is full. The batch size starts small
+Their number is bounded: slots wait while the next batch is full. The batch size starts small
 and grows only while slots have to wait, so slow handlers have few unstored completions.
 """
 
@@ -22,14 +22,14 @@ from duly.stores.port import JobStore
 log = logging.getLogger(__name__)
 
 OnStored = Callable[[Sequence[Finish], Sequence[JobId]], Awaitable[None]]
-"""Called with what was stored and the ids that were refused."""
+"""Called with the stored completions and the ids of those that were refused."""
 
 FIRST_BATCH = 8
 MAX_BATCH = 2_000
 
 
 class Completions:
-    """Completions and progress notes on their way to the store."""
+    """Completions and progress notes waiting to be stored."""
 
     def __init__(self, store: JobStore, on_stored: OnStored, progress_s: float = 1.0) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class Completions:
         self._notes: dict[JobId, ProgressNote] = {}
         self._batch_limit = FIRST_BATCH
         self._room: asyncio.Future[None] | None = None
-        """Resolved when the gathering batch is taken; slots wait for it while that is full."""
+        """Resolved when the next batch is taken; slots wait for it while that batch is full."""
         self._something = Signal()
         self._all_stored = asyncio.Event()
         self._all_stored.set()
@@ -49,14 +49,14 @@ class Completions:
         return len(self._gathering) >= self._batch_limit
 
     async def until_room(self) -> None:
-        """Wait until the gathering batch has room; slots call it after `add` returned True."""
+        """Wait until the next batch has room; slots call it after `add` returned True."""
         while self._is_full:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
     def add(self, finish: Finish) -> bool:
-        """Take a completion, which is stored soon; return whether the batch is full now."""
+        """Add a completion to the next batch; return whether the batch is full now."""
         gathering = self._gathering
         if not gathering:
             self._all_stored.clear()
@@ -65,7 +65,7 @@ class Completions:
         return len(gathering) >= self._batch_limit
 
     def note_progress(self, job: LeasedJob, text: str) -> None:
-        """Take a note; only the newest of a job is stored. May be called from any thread."""
+        """Keep a note; only the newest of a job is stored. May be called from any thread."""
         self._notes[job.id] = ProgressNote(job.id, job.fence, text)
 
     async def drain(self) -> None:
@@ -73,7 +73,7 @@ class Completions:
         await self._all_stored.wait()
 
     async def run(self) -> None:
-        """Store what comes, until cancelled."""
+        """Store completions and notes until cancelled."""
         backoff = Backoff()
         loop = asyncio.get_running_loop()
         noted_at = loop.time()
@@ -99,7 +99,7 @@ class Completions:
                     await asyncio.sleep(backoff.next())
                     self._something.set()
         finally:
-            # Nothing is stored after this, so nothing must wait for it.
+            # Nothing is stored after this, so drain() must not wait.
             self._all_stored.set()
 
     async def _store_batch(self) -> None:
@@ -114,7 +114,7 @@ class Completions:
         await self._on_stored(batch, refused)
 
     def _with_progress(self, finish: Finish) -> Finish:
-        """Add the last note of a job to its completion: a completed job accepts none."""
+        """Add the last note of a job to its completion, since a completed job accepts no notes."""
         note = self._notes.get(finish.job_id)
         if note is None or note.fence != finish.fence:
             return finish
@@ -122,14 +122,14 @@ class Completions:
         return finish._replace(progress=note.progress)
 
     def _take(self) -> list[Finish]:
-        """Take the next batch, let the slots go on, and adapt the size of the one after it."""
+        """Return the next batch, release waiting slots and adapt the size of the batch after it."""
         was_full, limit = self._is_full, self._batch_limit
-        # After a failure the previous batch is in front of the gathering one: more than a batch.
+        # After a failure the previous batch precedes the next one: together more than a batch.
         batch, self._gathering = self._gathering[:MAX_BATCH], self._gathering[MAX_BATCH:]
         if was_full:
             self._batch_limit = min(limit * 2, MAX_BATCH)
         elif len(batch) < limit // 2:
-            # Slowly: one small batch says little, the slots may have waited for a claim.
+            # Slowly: after one small batch, since the slots may just have waited for a claim.
             self._batch_limit = max(limit - limit // 8 - 1, FIRST_BATCH)
         if self._room is not None and not self._is_full:
             self._room.set_result(None)

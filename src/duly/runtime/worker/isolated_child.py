@@ -1,7 +1,7 @@
 """The child process that runs suspects: `python -m duly.runtime.worker.isolated_child FD`.
 
-Imports the application it is told, then runs one job after another. If the worker dies first, the
-job at hand is given back without a charge: it did not kill anything.
+Imports the application that the worker names, then runs one job after another. If the worker dies
+first, the running job is released without counting an attempt, since it did not kill the worker.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ GIVE_BACK_S = 10.0
 
 
 def load(location: Location) -> Any:
-    """Import the application."""
+    """Import and return the application."""
     if location.is_script:
         return runpy.run_path(location.module, run_name="__duly_child__")[location.name]
     return getattr(importlib.import_module(location.module), location.name)
 
 
 class Child:
-    """Runs jobs that come over a socket."""
+    """A process that runs jobs received over a socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lines = connection.makefile("rb")
         self._sending = threading.Lock()
         self._job: LeasedJob | None = None
-        """What runs here, until its outcome is sent."""
+        """The running job, until its outcome is sent."""
         greeting = self._receive()
         assert greeting is not None
         sys.path[:] = greeting["path"]
@@ -86,9 +86,9 @@ class Child:
         self._send(said)
 
     def _read(self, loop: asyncio.AbstractEventLoop, coming: asyncio.Queue[LeasedJob]) -> None:
-        """Take jobs; when the worker is gone, give back what runs here and end.
+        """Receive jobs; when the worker is gone, release the running job and end the process.
 
-        A thread, because the handler may block the loop.
+        Runs on a thread, because the handler may block the loop.
         """
         while (said := self._receive()) is not None:
             loop.call_soon_threadsafe(coming.put_nowait, LeasedJob(*said["job"]))
@@ -106,7 +106,7 @@ class Child:
         return msgspec.json.decode(line, type=dict[str, Any]) if line else None
 
     def _send(self, said: dict[str, Any]) -> None:
-        # Handlers on threads note progress too.
+        # Handlers on threads send progress too.
         with self._sending:
             self._connection.sendall(msgspec.json.encode(said) + b"\n")
 

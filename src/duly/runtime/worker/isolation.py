@@ -1,8 +1,8 @@
 """Child processes for jobs that were running when their worker died (ADR 0027).
 
 A child is a new interpreter that imports the application and runs one job at a time. When it dies,
-the worker is alive to charge exactly the job that ran in it. Parent and child exchange lines of
-JSON over a socket; the other end of it is `isolated_child`.
+the worker survives and counts an attempt of exactly the job that ran in it. Parent and child
+exchange lines of JSON over a socket; the child's side is in `isolated_child`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 START_S = 60.0
-"""How long a child may take to import the application."""
+"""Seconds a child may take to import the application."""
 IDLE_S = 30.0
-"""How long a child without a job is kept."""
+"""Seconds for which a child without a job is kept."""
 GRACE_S = 5.0
-"""How long the handler in a child may take to stop when it is asked to."""
+"""Seconds the handler in a child may take to stop when it is asked to."""
 OUTCOMES: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Succeeded, Failed, Cancelled, Released, Denied)
 }
@@ -40,7 +40,7 @@ OUTCOMES: dict[str, type[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an application can be imported from."""
+    """The module and variable that an application can be imported from."""
 
     module: str
     """A dotted name, or the path of a script."""
@@ -49,7 +49,7 @@ class Location:
 
 
 def find_location(app: object) -> Location | None:
-    """Return the module-level variable that holds an application; None: there is none."""
+    """Return the module-level variable that holds an application; None: no module has one."""
     for module_name, module in list(sys.modules.items()):
         names = [name for name, value in list(vars(module).items()) if value is app]
         if not names:
@@ -66,14 +66,14 @@ def find_location(app: object) -> Location | None:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a child says about a job before it ends."""
+    """Callbacks for messages that a child sends about its running job."""
 
     note_progress: Callable[[LeasedJob, str], None]
     ask_interval: Callable[[LeasedJob, int], None] | None
 
 
 class Children:
-    """Children of one worker, started when they are needed."""
+    """The child processes of one worker, started on demand."""
 
     def __init__(self, location: Location, url: str, limit: int) -> None:
         self._greeting = {"url": url, "path": sys.path} | asdict(location)
@@ -84,7 +84,7 @@ class Children:
 
     @asynccontextmanager
     async def child(self) -> AsyncIterator[_Child]:
-        """Wait for a child that is free; raise NoChild where none can be started."""
+        """Wait for a free child; raise NoChild if none can be started."""
         async with self._places:
             child = await self._take()
             try:
@@ -107,12 +107,12 @@ class Children:
         return child
 
     def _drop(self, child: _Child) -> None:
-        """Let an idle child end; it stays among all until it has."""
+        """Close an idle child; it stays in the set of all children until its process has ended."""
         self._idle.remove(child)
         child.close()
 
     async def close(self) -> None:
-        """End all children; those that run a job give it back."""
+        """End all children; those that run a job release it."""
         ending = [asyncio.create_task(child.end()) for child in self._all]
         self._idle.clear()
         self._all.clear()
@@ -139,7 +139,7 @@ class _Child:
 
     @classmethod
     async def start(cls, greeting: dict[str, Any], hooks: Hooks | None) -> _Child:
-        """Start an interpreter and wait until it has imported the application."""
+        """Start an interpreter that imports the application; raise NoChild if that fails."""
         ours, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
@@ -178,7 +178,7 @@ class _Child:
         return self._popen.returncode is not None
 
     async def run(self, job: LeasedJob) -> Isolated:
-        """Run one job; cancelling it asks the handler to stop, and then ends the process."""
+        """Run one job; cancellation asks the handler to stop and then ends the process."""
         try:
             self._send({"job": list(job)})
             while (said := await self._receive()) is not None:
@@ -206,7 +206,7 @@ class _Child:
         await self.end()
 
     async def end(self) -> None:
-        """Let the process end for a while, then kill it."""
+        """Give the process GRACE_S seconds to end, then kill it."""
         self.close()
         with suppress(OSError):
             await self._writer.wait_closed()
@@ -222,16 +222,16 @@ class _Child:
             self._popen.kill()
 
     def expire_in(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call something unless the child is used before."""
+        """Call `call` after `seconds` unless the child is used before."""
         self._expiry = asyncio.get_running_loop().call_later(seconds, call)
 
     def keep(self) -> None:
-        """Do not expire."""
+        """Cancel the expiry."""
         if self._expiry is not None:
             self._expiry.cancel()
 
     def close(self) -> None:
-        """Close the connection: an idle child ends, another gives its job back first."""
+        """Close the connection: an idle child ends, a busy one releases its job first."""
         self.keep()
         self._writer.close()
 
@@ -248,7 +248,7 @@ class _Child:
 
 
 def _how(status: int) -> str:
-    """Return how a process ended, in words."""
+    """Return a text about how a process ended."""
     if status >= 0:
         return f"exit status {status}"
     with suppress(ValueError):

@@ -1,7 +1,7 @@
-"""Station 6: what a slot lends to the handler it runs.
+"""The job context that a slot passes to the handler it runs.
 
-A context knows its job and nothing of the slot but when the time is up; whatever it reaches beyond
-that are the calls of the application.
+A context knows its job and its deadline; it reaches everything else through the application's
+calls.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from duly.runtime.worker.starts import Start
 log = logging.getLogger("duly.job")
 
 Interruption = Literal["timeout", "cancel", "lost", "stop"]
-"""Why a handler was asked to stop."""
+"""The reason why a handler was asked to stop."""
 
 
 class Isolated(NamedTuple):
-    """How a job ended in a child process."""
+    """The outcome of a job that ran in a child process."""
 
     outcome: Outcome
     took_ms: int | None
 
 
 class NoChild(DulyError):
-    """No child process can be started: the application cannot be imported, for example."""
+    """No child process can be started, for example because the application cannot be imported."""
 
 
 class Child(Protocol):
     """A process that runs one job at a time."""
 
     async def run(self, job: LeasedJob) -> Isolated:
-        """Run one job; cancelling it ends the process."""
+        """Run one job and return its outcome; cancellation ends the process."""
 
 
 class Isolation(Protocol):
-    """Has child processes for jobs that may have killed their worker."""
+    """A pool of child processes for jobs that may have killed their worker."""
 
     def child(self) -> AbstractAsyncContextManager[Child]:
-        """Wait for a child that is free."""
+        """Wait for a free child."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotContext:
-    """What all slots of a worker share."""
+    """The objects that all slots of a worker share."""
 
     actions: Mapping[str, Action]
     clock: Clock
@@ -75,15 +75,15 @@ class SlotContext:
     record_start: Callable[[LeasedJob], Awaitable[Start]]
     calls: Calls | None = None
     ask_interval: Callable[[LeasedJob, int], None] | None = None
-    """Keeps an interval that a running job asked for."""
+    """Called with an interval that a running job asked for."""
     isolation: Isolation | None = None
-    """Child processes for suspects; None: they run in this process."""
+    """Child processes for suspects; None: suspects run in this process."""
     alone: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by a suspect that runs in this process."""
+    """Held while a suspect runs in this process."""
 
 
 class JobContext:
-    """What a handler may know and say about the job it runs."""
+    """The Context that a worker passes to handlers."""
 
     __slots__ = (
         "_deadline",
@@ -103,55 +103,55 @@ class JobContext:
         self._deadline = deadline
         self._loop: asyncio.AbstractEventLoop | None = None
         self.schedule: Occurrence | None = None
-        """The occurrence that started it."""
+        """The occurrence that the job was made for; None: enqueued, or no longer in the ledger."""
         self.interruption: Interruption | None = None
         self.is_told = False
-        """Whether the handler knows that it should stop."""
+        """Whether the handler has been told to stop."""
 
     @property
     def job_id(self) -> JobId:
-        """Of the job."""
+        """The id of the job."""
         return self._job.id
 
     @property
     def queue(self) -> str:
-        """Where it was waiting."""
+        """The queue that the job waited in."""
         return self._job.queue
 
     @property
     def workspace_id(self) -> str:
-        """Where the job counts, for fairness."""
+        """The workspace that the job counts in, for fairness."""
         return self._job.workspace
 
     @property
     def scope(self) -> str:
-        """Who it runs as, in the stored form."""
+        """The scope that the job runs as, in its stored form."""
         return self._job.scope
 
     @property
     def principal(self) -> Principal:
-        """Who it runs as."""
+        """The principal that the job runs as."""
         return principal_of(self._job.scope, self._job.workspace)
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt: more than 1 means that the job may have begun before."""
+        """The number of this attempt; above 1, the job may have started before."""
         return self._job.attempt
 
     @property
     def deadline(self) -> datetime:
-        """When the time for this attempt is up."""
+        """The instant at which this attempt times out."""
         return self._deadline()
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: somebody asked, the time is up, or the job is no longer ours."""
+        """Return whether to stop: cancel request, timeout, lost lease or stopping worker."""
         self.is_told = self.interruption is not None
         return self.is_told
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the ids."""
+        """A logger whose records carry the ids of the job."""
         ids = {
             "job_id": self.job_id,
             "action": self._job.action,
@@ -162,49 +162,49 @@ class JobContext:
         return logging.LoggerAdapter(log, ids)
 
     def progress(self, percent: float, message: str = "") -> None:
-        """Keep how far it is beside the job."""
+        """Store the job's progress; refuse more than MAX_PROGRESS_BYTES of JSON."""
         said = {"percent": percent, "message": message}
         text = msgspec.json.encode(plain("progress", said, MAX_PROGRESS_BYTES))
         if len(text) > MAX_PROGRESS_BYTES:
-            raise InvalidInput(f"progress of {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
+            raise InvalidInput(f"progress has {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
         self._slot_context.note_progress(self._job, text.decode())
 
     @property
     def user(self) -> Access:
-        """The user's own schedules and documents."""
+        """Access to the user's schedules, documents and jobs; refused if no user is acted for."""
         who = self.principal
         if who.user_id is None:
             raise InvalidInput(
-                f"job {self.job_id} runs as {who.scope}, which is no user; "
+                f"job {self.job_id} runs as {who.scope}, which is not a user; "
                 "use ctx.workspace or ctx.system, or enqueue it with scope=user(id)"
             )
         return self._access(who)
 
     @property
     def workspace(self) -> Access:
-        """Those of the workspace."""
+        """Access to what the workspace owns; refused if there is no workspace."""
         who = self.principal
         if who.org_id is None:
             raise InvalidInput(
-                f"job {self.job_id} runs as {who.scope}, which has no workspace; its place in "
-                "the queue is ctx.workspace_id"
+                f"job {self.job_id} runs as {who.scope}, which has no workspace; the "
+                "workspace it counts in for fairness is ctx.workspace_id"
             )
         return self._access(Principal(org_id=who.org_id))
 
     @property
     def system(self) -> Access:
-        """Those of nobody in particular."""
+        """Access to what the system owns."""
         return self._access(Principal())
 
     @property
     def sync(self) -> Sync:
-        """The same calls for a handler that is not async."""
+        """The same calls for handlers that are not async."""
         if self._loop is None:
             raise InvalidInput("ctx.sync is for handlers that are not async: await the call itself")
         return Sync(self, Portal(self._loop))
 
     def lend(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let a handler on a thread wait for what this loop does."""
+        """Set the loop that `sync` runs the calls of a handler on a thread on."""
         self._loop = loop
 
     async def enqueue(
@@ -217,7 +217,7 @@ class JobContext:
         return await self._acting(self.principal).enqueue(action, input, **options)
 
     async def ask_interval(self, seconds: float) -> float:
-        """Ask that the schedule of this job fires so often, if the job succeeds."""
+        """Set the interval of this job's schedule if the job succeeds; return the interval in s."""
         found = await self._schedule()
         interval_ms = clamp_interval_ms(found.definition, round(seconds * 1000))
         if self._slot_context.ask_interval is not None:

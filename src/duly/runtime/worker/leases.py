@@ -1,4 +1,4 @@
-"""What a worker holds: leases of jobs, and the tokens they run under."""
+"""The leases that a worker holds, and the tokens that its jobs run under."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from duly.stores.port import JobStore
 log = logging.getLogger(__name__)
 
 Note = Callable[[str], None]
-"""Counts what should not happen, by name: `late_renewals`, `stuck_tokens`."""
+"""Counts an anomaly by name: `late_renewals` or `stuck_tokens`."""
 LATE = 0.9
-"""A renewal is late when this share of a lease has passed: a little more, and it would be lost."""
+"""Share of a lease after which a renewal counts as late."""
 STUCK_S = 60.0
-"""A token that is held for longer keeps others of its pair waiting."""
+"""Seconds after which a held token is reported, since other jobs of its pair may wait for it."""
 
 
 class Leases:
-    """Held leases; a token is given back when the last job under it has ended."""
+    """The held leases; a token is released when the last job under it has ended."""
 
     def __init__(
         self,
@@ -38,23 +38,23 @@ class Leases:
         self._worker = worker
         self._lease_s = lease_s
         self._token_lease_s = token_lease_s
-        # Known beforehand: a pause that begins before the first token comes must be short enough.
+        # Fixed in advance: a pause that starts before the first token must be short enough for it.
         self.period_s = min(lease_s / 3, token_lease_s / 2) if fair else lease_s / 3
-        """How often to renew: a third of a lease, half of a token's."""
+        """Seconds between renewals: a third of a lease; fair workers: at most half of a token's."""
         self._held: dict[JobId, int] = {}
-        """Fences."""
+        """Fences by job."""
         self._tokens: dict[JobId, tuple[Token, ...]] = {}
         self._jobs_under: dict[Token, int] = {}
         self._lent: tuple[HeldToken, ...] = ()
-        """Tokens that the claim under way may use."""
+        """Tokens that the claim in progress may use."""
         self.on_free: Callable[[], None] = lambda: None
-        """Called when tokens were given back: their pairs can be claimed from again."""
+        """Called after tokens were released: their pairs can be claimed from again."""
         self._free: list[Token] = []
         self.note: Note = lambda _name: None
         self._extended_at = 0.0
-        """When every lease that is held was extended last, or the first of them taken."""
+        """When all held leases were last extended, or the first of them was taken."""
         self._since: dict[Token, float] = {}
-        """When jobs were last taken under tokens; those that were told of are no longer here."""
+        """When jobs were last taken under each token; a token that was reported is removed."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -63,14 +63,14 @@ class Leases:
         return job_id in self._held
 
     def items(self) -> ItemsView[JobId, int]:
-        """Return the jobs that are held, with their fences."""
+        """Return the held jobs with their fences."""
         return self._held.items()
 
     async def claim(self, request: ClaimRequest) -> tuple[Claims, Collection[JobId]]:
-        """Claim jobs and hold them, where it may be under tokens that are held already.
+        """Claim jobs and hold them, a fair worker also under tokens it already holds.
 
         Return the claims, and the jobs among them that were held by an earlier claim. Call
-        give_back() when the jobs are taken over.
+        give_back() once the jobs are in the buffer.
         """
         if request.fair and request.max_token_batch is not None:
             request = replace(request, held=self._lend(request.max_token_batch))
@@ -83,9 +83,9 @@ class Leases:
         return claims, again
 
     def _lend(self, most: int) -> tuple[HeldToken, ...]:
-        """Return tokens to claim under, with what is left of `most` jobs for each.
+        """Return held tokens with room for more jobs, and for each how many of `most` are left.
 
-        None of them is given back before the claim has ended, since it may bring jobs under it.
+        None of them is released before the claim has ended, since it may add jobs under it.
         """
         self._lent = tuple(
             HeldToken(token, most - jobs)
@@ -97,12 +97,12 @@ class Leases:
         return self._lent
 
     def add(self, claims: Claims) -> Collection[JobId]:
-        """Hold what a claim took; return the jobs that an earlier claim held."""
+        """Hold the claimed jobs; return those that an earlier claim held."""
         now = asyncio.get_running_loop().time()
         if not self._held:
             self._extended_at = now
         taken = {job.id: job.fence for job in claims.jobs}
-        # Those that ended, were queued and claimed again before the answer about their end came.
+        # Jobs that ended and were queued and claimed again before the answer about their end came.
         again = taken.keys() & self._held.keys()
         self.drop([(job_id, self._held[job_id]) for job_id in again])
         self._held |= taken
@@ -114,7 +114,7 @@ class Leases:
         return again
 
     def drop(self, leases: Iterable[tuple[JobId, int]]) -> None:
-        """Hold claims no longer, by (id, fence); tokens that fell free wait for give_back()."""
+        """Drop leases by (id, fence); tokens without jobs are released by give_back()."""
         held = self._held
         for job_id, fence in leases:
             if held.get(job_id) == fence:
@@ -131,7 +131,7 @@ class Leases:
                 self._free.append(token)
 
     async def give_back(self) -> None:
-        """Release tokens nothing runs under; one that cannot be reached ends by itself."""
+        """Release tokens without jobs; if the store fails, their leases expire."""
         free, self._free = self._free, []
         if free:
             try:
@@ -141,7 +141,7 @@ class Leases:
             self.on_free()
 
     async def renew(self) -> Renewed:
-        """Extend everything that is held; tells only of claims that are held still."""
+        """Extend all held leases; return lost and cancelled jobs among those still held."""
         asked = dict(self._held)
         if not asked:
             return Renewed([], [])
@@ -157,7 +157,7 @@ class Leases:
         if now - self._extended_at > LATE * self._lease_s:
             self._tell_late(now - self._extended_at)
         self._extended_at = now
-        # Meanwhile a job may have ended, and may even be here again under another fence.
+        # Meanwhile a job may have ended, and may even have been claimed again under another fence.
         held = {job_id for job_id, fence in self._held.items() if asked.get(job_id) == fence}
         return Renewed(
             [job_id for job_id in found.lost if job_id in held],
@@ -167,19 +167,19 @@ class Leases:
     def _tell_late(self, passed_s: float) -> None:
         self.note("late_renewals")
         log.warning(
-            "leases of %g s were renewed after %.1f s: loop or database are slow",
+            "leases of %g s were renewed after %.1f s: the event loop or the database is slow",
             self._lease_s,
             passed_s,
             extra={"event": "worker.late_renewal", "passed_ms": round(passed_s * 1000)},
         )
 
     def _look_for_stuck(self, now: float) -> None:
-        """Tell once of each token that is held for long."""
+        """Warn once of each token that is held for too long."""
         for token in [each for each, since in self._since.items() if now - since > STUCK_S]:
             del self._since[token]
             self.note("stuck_tokens")
             log.warning(
-                "the token of queue %s, workspace %s is held for over %g s",
+                "the token of queue %s, workspace %s has been held for over %g s",
                 token.queue,
                 token.workspace,
                 STUCK_S,

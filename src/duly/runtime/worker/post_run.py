@@ -1,7 +1,7 @@
-"""Station 7: what an end means for the schedule that made the job.
+"""Edits of a schedule after one of its jobs has completed.
 
 A schedule whose runs keep failing is paused; an interval that a job asked for is set once the job
-has succeeded. Both are edits of their own, after the end is stored: nothing waits for them.
+has succeeded. Both are separate edits after the completion is stored: nothing waits for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _MAX_TRIES = 10
 _MAX_WAITING = 10_000
-"""Schedules to look at; more than that, and the oldest is forgotten: its next failure counts it."""
+"""Most waiting edits; beyond that the oldest is dropped, and the next failure repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Asked:
 
 
 class PostRunActions:
-    """Edits on their way to the store."""
+    """Edits of schedules waiting to be stored."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -52,18 +52,18 @@ class PostRunActions:
         self._something = Signal()
 
     def ask_interval(self, job: LeasedJob, interval_ms: int) -> None:
-        """Keep what a running job asks for; of several, the last counts."""
+        """Keep the interval that a running job asks for; the last request counts."""
         if job.schedule_id is not None and job.nominal_ms is not None:
             schedule_id = ScheduleId(job.schedule_id)
             by = f"action:{job.action}"
             self._asked[job.id] = Asked(schedule_id, job.nominal_ms, interval_ms, by)
 
     def forget(self, job_id: JobId) -> None:
-        """The job is no longer ours, so neither is what it asked for."""
+        """Drop what a job asked for, because its lease was lost."""
         self._asked.pop(job_id, None)
 
     def ended(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
-        """Take note of ends; those that were refused mean nothing."""
+        """Queue the edits that stored completions call for; refused completions are ignored."""
         for end in finishes:
             if end.schedule_id is None:
                 continue
@@ -80,7 +80,7 @@ class PostRunActions:
         self._something.set()
 
     async def run(self) -> None:
-        """Make the edits that come, until cancelled."""
+        """Store edits as they come, until cancelled."""
         backoff = Backoff()
         while True:
             await self._something.wait()
@@ -93,7 +93,7 @@ class PostRunActions:
                 self._something.set()
 
     async def settle(self) -> None:
-        """Make the edits that wait."""
+        """Store all waiting edits."""
         while self._waiting:
             first = self._waiting[0]
             try:
@@ -127,7 +127,7 @@ class PostRunActions:
                 return
 
     def _write(self, found: Schedule, asked: Asked) -> ScheduleWrite | None:
-        """The edit; None: it is so already, or nobody may ask any more."""
+        """Return the edit; None: nothing changes, or the schedule no longer allows it."""
         rule = found.definition.trigger
         try:
             interval_ms = clamp_interval_ms(found.definition, asked.interval_ms)
@@ -135,7 +135,7 @@ class PostRunActions:
             return None
         if not isinstance(rule, Every) or rule.interval_ms == interval_ms:
             return None
-        # From the nominal time of the job that asked, so that the next one is an interval later.
+        # From the nominal time of the job that asked, so that the next time is an interval later.
         limits = replace(rule.limits, start_ms=asked.nominal_ms)
         trigger = replace(rule, interval_ms=interval_ms, limits=limits)
         return ScheduleWrite(

@@ -1,7 +1,7 @@
-"""Station 6: one slot of a worker runs one job at a time.
+"""One slot of a worker, which runs one job at a time to its outcome.
 
-Takes a leased job; gives its outcome. A handler is asked to stop by cancelling it (async) or by
-its context (sync); a slot whose handler ignores that is lost until the handler returns.
+A handler is asked to stop by cancelling it (async) or through its context (sync); a slot whose
+handler ignores that is lost until the handler returns.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ T = TypeVar("T")
 
 
 class Abort(DulyError):
-    """Raised by a handler: this job cannot succeed, trying it again is no use."""
+    """Raised by a handler: this job cannot succeed and must not be retried."""
 
 
 class Slot:
-    """A place where one handler runs."""
+    """A place in a worker in which one handler runs at a time."""
 
     def __init__(self, slot_context: SlotContext, admission: Admission | None = None) -> None:
         self.slot_context = slot_context
         self._admission = admission
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own: asyncio.Task[object] | None = None
-        """The one that serves this slot, job after job."""
+        """The task that serves this slot, job after job."""
         self._task: asyncio.Task[object] | None = None
-        """The same while a handler may be cancelled."""
+        """The same task while a handler may be cancelled."""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        """When the alarm rings, by the loop's clock; infinite: there is none."""
+        """When the alarm goes off, by the loop's clock; infinite: there is none."""
         self._begun_at = self._ends_at = 0.0
         self._tell_deadline = self.deadline
         self.job: LeasedJob | None = None
@@ -58,20 +58,20 @@ class Slot:
         self.asked_at: float | None = None
         """When the handler was asked to stop, by the loop's clock."""
         self.took_ms: int | None = None
-        """How long the last handler ran, from its start to its return; None: it was not called."""
+        """Milliseconds that the last handler ran, from call to return; None: it was not called."""
         self.is_charged = False
-        """Whether the attempt was charged when its start was recorded."""
+        """Whether the attempt was counted when its start was recorded."""
         self._is_alone = False
         self.is_lost = False
-        """Its handler ignores that it should stop; the lease is no longer renewed."""
+        """Whether its handler ignores a request to stop; the lease is no longer renewed."""
         self.is_ending: bool | None = None
-        """Whether its worker ends its task. None: it has no worker, and goes with whoever runs it.
+        """Whether its worker is ending its task; None: it has no worker.
 
-        The task itself does not tell: a handler may have cancelled it, and not taken that back.
+        The task's own state does not show it: a handler may have cancelled it without uncancel().
         """
 
     def interrupt(self, why: Interruption) -> None:
-        """Ask the handler to stop; asking again changes nothing."""
+        """Ask the handler to stop; further requests change nothing."""
         if self.context is None or self.context.interruption is not None:
             return
         self.context.interruption = why
@@ -85,14 +85,14 @@ class Slot:
         return task is not None and task is self._own and self.job is not None
 
     async def until_idle(self) -> None:
-        """Wait until the handler that runs now has ended."""
+        """Wait until the running handler has ended."""
         if self.job is not None:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)
 
     async def run(self, job: LeasedJob) -> Outcome | None:
-        """Run one job to its outcome; None: it is no longer ours, so there is nothing to say."""
+        """Run one job and return its outcome; None: its lease was lost, so nothing is stored."""
         action = self.slot_context.actions[job.action]
         context = JobContext(job, self.slot_context, self._tell_deadline)
         self.job, self.context = job, context
@@ -110,17 +110,17 @@ class Slot:
             elif job.schedule_id is not None:
                 outcome = await self._admit(action, job, context)
             if job.careful and outcome is None and context.interruption is None:
-                # A slot that stops waiting for a slow database may be charged for a start that did
-                # not happen: one attempt fewer, and never one more.
+                # If the slot stops waiting for a slow database, the attempt may be counted although
+                # the handler was not called: one attempt fewer, and never one more.
                 outcome = await self._await(self._record_start(job, context), context)
             if job.careful or job.schedule_id is not None:
                 self._begun_at = loop.time()
-            # An authorize that swallows its cancelling must not get the handler started.
+            # An authorize that swallows its cancellation must not cause the handler to start.
             if outcome is None and context.interruption is None:
                 has_begun = True
                 arguments = action.arguments(job.input, context)
                 if action.is_async:
-                    # As _await(), without another coroutine for each job.
+                    # Like _await(), without another coroutine for each job.
                     self._task = self._own
                     try:
                         result = await action.function(**arguments)
@@ -151,24 +151,24 @@ class Slot:
             await self._shake_off(self._own)
         why = context.interruption
         if why is not None and (context.is_told or why in ("lost", "timeout")):
-            # It ended because it was asked to, or too late: the interruption is what happened.
+            # It ended because it was asked to, or too late: the interruption decides the outcome.
             return _interrupted(why, job, has_begun)
         return outcome
 
     def _is_ours(self, error: BaseException) -> bool:
-        """Whether it is meant for the slot, and not raised by what it called.
+        """Return whether an error is meant for the slot, and was not raised by the handler.
 
-        Without an interruption a CancelledError is a handler's own: it waited for a cancelled task.
+        Without an interruption a CancelledError is the handler's: it awaited a cancelled task.
         """
         if isinstance(error, asyncio.CancelledError):
             return _is_cancelled() if self.is_ending is None else self.is_ending
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             return True
-        # A test that drains wants to see what its own handlers raise to fail it.
+        # A test that drains must see the errors by which its handlers fail the test.
         return self.is_ending is None and not isinstance(error, Exception | SystemExit)
 
     async def _shake_off(self, own: asyncio.Task[object]) -> None:
-        """Take back a cancelling of this task that a handler left behind, come or still to come."""
+        """Undo cancellations of this task that a handler requested, delivered or still pending."""
         while own.cancelling():
             own.uncancel()
         try:
@@ -178,7 +178,7 @@ class Slot:
                 raise
 
     async def _admit(self, action: Action, job: LeasedJob, context: JobContext) -> Outcome | None:
-        """Ask whether a schedule's job may run; if so, find what its handler may want to know."""
+        """Check that a schedule's job may run and find its occurrence; return an outcome if not."""
         admission = self._admission
         if admission is None:
             return None
@@ -187,12 +187,12 @@ class Slot:
             if refused is None and action.takes_context and context.interruption is None:
                 context.schedule = await self._await(admission.occurrence(job), context)
         except STORE_FAILURES as error:
-            # Nothing has begun, so it is no try: whoever has one only must not lose it.
+            # The handler was not called, so an at-most-once job keeps its only attempt.
             return Released(f"not begun: {error}")
         return refused
 
     async def _record_start(self, job: LeasedJob, context: JobContext) -> Outcome | None:
-        """Record that the handler is about to be called; an outcome: it must not be."""
+        """Record the start; return an outcome if the handler must not be called."""
         try:
             start = await self.slot_context.record_start(job)
         except STORE_FAILURES as error:
@@ -207,8 +207,8 @@ class Slot:
         return None
 
     async def _run_suspect(self, job: LeasedJob, context: JobContext) -> Outcome | None:
-        """Run a job that may kill its process in a child; None: here, with no other beside it."""
-        # The time runs, and the start is recorded, when a child is free.
+        """Run a suspect in a child; None: run it in this process, with no other suspect."""
+        # The timeout starts, and the start is recorded, when a child is free.
         self._ends_at = math.inf
         if self.slot_context.isolation is not None:
             try:
@@ -231,11 +231,11 @@ class Slot:
         outcome = await self._record_start(job, context)
         if outcome is None and context.interruption is None:
             outcome, self.took_ms = await child.run(job)
-        # Lost: no outcome counts, and the handler must not be called here either.
+        # If the lease is lost no outcome is stored, and the handler must not be called here either.
         return outcome or Released("not begun")
 
     def _begin_time(self, job: LeasedJob) -> None:
-        """Let the time of a job begin now."""
+        """Start the timeout of a job now."""
         loop = self._loop or self._attach()
         self._ends_at = loop.time() + job.timeout_ms / 1000
         if self._ends_at < self._alarm_at:
@@ -249,13 +249,13 @@ class Slot:
             self._calm(context)
 
     def _calm(self, context: JobContext) -> None:
-        """Whatever was called has ended: the slot goes on, also where it was asked to stop."""
+        """Uncancel the slot's task after a call has ended, so that an interrupted slot goes on."""
         self._task = None
         if context.interruption is not None and self._own is not None:
             self._own.uncancel()
 
     def deadline(self) -> datetime:
-        """When the time of the job that runs is up."""
+        """Return the instant at which the running job times out."""
         return self.slot_context.clock.now() + timedelta(seconds=self._ends_at - self._time())
 
     def _time(self) -> float:
@@ -263,12 +263,12 @@ class Slot:
         return self._loop.time()
 
     def _attach(self) -> asyncio.AbstractEventLoop:
-        """Note the loop and the task that serve this slot."""
+        """Store and return the loop that serves this slot, and store its task."""
         self._loop, self._own = asyncio.get_running_loop(), asyncio.current_task()
         return self._loop
 
     def _set_alarm(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        """Set the one alarm of this slot, which is moved only when it would ring too late."""
+        """Set the alarm of this slot, which is moved only if it would go off too late."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm, self._alarm_at = loop.call_at(at, self._ring), at
@@ -276,7 +276,7 @@ class Slot:
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, math.inf
         if self.job is not None and self._loop is not None:
-            if self._ends_at == math.inf:  # it waits for a child, and has not begun
+            if self._ends_at == math.inf:  # it waits for a child and has not started
                 return
             if self._loop.time() < self._ends_at:  # the alarm was set for an earlier job
                 self._set_alarm(self._loop, self._ends_at)
@@ -294,7 +294,7 @@ def _encoded(result: object) -> str:
     except InvalidInput as error:
         raise Abort(str(error)) from error
     except (TypeError, ValueError, RecursionError) as error:
-        # The work is done; doing it again would give another result that cannot be stored.
+        # The work is done; repeating it would return another result that cannot be stored.
         raise Abort(f"the result cannot be stored as JSON: {error}") from error
     if len(text) > MAX_RESULT_BYTES:
         raise Abort(f"the result has {len(text)} bytes; allowed: {MAX_RESULT_BYTES}")
@@ -308,7 +308,7 @@ def _interrupted(why: Interruption, job: LeasedJob, has_begun: bool) -> Outcome 
         case "cancel":
             return Cancelled()
         case "stop" if has_begun and job.careful == StartMode.ONCE:
-            # At most once means that nobody begins it again.
+            # At most once: it must not be started again.
             return Failed("stopped before it ended", is_final=True)
         case "stop":
             return Released()
@@ -324,8 +324,8 @@ def _is_cancelled() -> bool:
 def _failed(error: BaseException, action: Action, job: LeasedJob) -> Failed:
     text = f"{type(error).__name__}: {_said(error)}"[: MAX_ERROR_CHARACTERS * 2]
     secrets = secret_values(job.input, action.redact)
-    # A database takes neither a NUL nor half a character, and an end that it does not take would
-    # hold up all ends behind it.
+    # Databases refuse NUL and lone surrogates, and a refused completion would block all completions
+    # after it.
     text = scrub(text, secrets).replace("\0", "\\0").encode(errors="backslashreplace").decode()
     return Failed(text, is_final=isinstance(error, Abort))
 
@@ -333,5 +333,5 @@ def _failed(error: BaseException, action: Action, job: LeasedJob) -> Failed:
 def _said(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown
+    except Exception:  # noqa: BLE001 - the error's own __str__ failed
         return "(no text)"

@@ -1,4 +1,4 @@
-"""Calling an application's functions that are not async: on a thread, with the caller's context."""
+"""Calls of an application's non-async functions, on a thread with the caller's context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_thread(threads: Executor, call: Callable[[], T]) -> T:
-    """What a call gives or raises; nothing can end it but itself."""
+    """Return or raise what a call returns or raises; a running call cannot be cancelled."""
     with_context = partial(contextvars.copy_context().run, _told, call)
     return await asyncio.get_running_loop().run_in_executor(threads, with_context)
 
@@ -22,5 +22,5 @@ def _told(call: Callable[[], T]) -> T:
     try:
         return call()
     except StopIteration as error:
-        # A future takes no StopIteration, and whoever waits for it would wait for ever.
+        # A future accepts no StopIteration: its caller would wait for ever.
         raise RuntimeError("StopIteration was raised") from error

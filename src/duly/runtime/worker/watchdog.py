@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 EXIT_STATUS = 70
 _PING_S = 1.0
 _STORE_S = 5.0
-"""How long the last completion may take."""
+"""Seconds that storing the failed attempt may take."""
 
 FindBlocker = Callable[["asyncio.Task[Any] | None"], LeasedJob | None]
-"""Return the job whose handler a task runs."""
+"""Returns the job whose handler a task runs."""
 StoreFailure = Callable[[LeasedJob, str], Coroutine[Any, Any, object]]
-"""Store that a job's attempt failed, and that the job is a suspect."""
+"""Stores that a job's attempt failed, and that the job is a suspect."""
 
 
 def end_process() -> NoReturn:
-    """End at once: nothing can be cleaned up while the loop is blocked."""
+    """End the process at once: nothing can be cleaned up while the loop is blocked."""
     os._exit(EXIT_STATUS)
 
 
 class Watchdog:
-    """Watches one loop until it is closed."""
+    """A thread that watches one event loop until it is closed."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Station 6: the worker.
+"""The worker.
 
-Claims jobs ahead into a small buffer, runs them in slots that refill one by one, stores ends in
-batches, and renews leases beside all that. Nothing here waits for a handler but its own slot.
+Claims jobs ahead into a small buffer, runs them in slots that refill one by one, stores completions
+in batches and renews leases concurrently. Only its own slot waits for a handler.
 """
 
 from __future__ import annotations
@@ -46,60 +46,60 @@ log = logging.getLogger(__name__)
 
 OnDead = Callable[[JobId, str], None]
 _lease_of: Callable[[Finish], tuple[JobId, int]] = itemgetter(0, 1)
-"""Job and fence of a completion; by name it would take three times as long."""
+"""Returns job and fence of a completion; access by name takes three times as long."""
 LOOK_S = 0.5
-"""How often a worker with a full buffer looks for slots that are lost."""
+"""Seconds between two checks for lost slots while the buffer is full."""
 _ENDING_S = 2.0
-"""How long the parts of a worker may take to notice that it ends."""
+"""Seconds that the tasks of a worker may take to end."""
 
 
 class WorkerStuck(DulyError):
-    """Every slot is held by a handler that ignores that its time is up."""
+    """Handlers ignore requests to stop: they hold every slot, or outlive a stopping worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works."""
+    """Options of a worker."""
 
     queues: tuple[str, ...] | None = None
-    """Served in turn; priority orders inside a queue. None: `default` and every queue that an
-    action of the application declares."""
+    """Queues, served in turn; priority orders jobs within a queue. None: `default` and every queue
+    that an action of the application declares."""
     slots: int = 16
     """Handlers that run at once."""
     buffer: int = 4_000
     """Most jobs claimed ahead of free slots."""
     ahead_s: float = 0.5
-    """How much work, at its own pace, a worker claims ahead: little, so that others get some."""
+    """Seconds of work, at its own pace, that a worker claims ahead; small, to share the work."""
     lease_s: float = 30.0
-    """How long a job is the worker's without renewal; renewed at a third of it."""
+    """Seconds until the lease of a job expires without renewal; renewed after a third of it."""
     fair: bool = False
     """Serve the least recently served (queue, workspace) pair first."""
     token_batch: int = 10
     """Fair workers: jobs taken under one token while many workspaces wait."""
     max_token_batch: int | None = None
-    """Fair workers: most jobs under one token where few workspaces wait; None: what the worker
-    claims ahead is shared between them, but with a `token_batch` of 1 it stays 1."""
+    """Fair workers: most jobs under one token while few workspaces wait. None: the jobs that the
+    worker claims ahead are shared between them; with a `token_batch` of 1 it stays 1."""
     token_lease_s: float = 10.0
-    """Fair workers: how long a token is the worker's without renewal."""
+    """Fair workers: seconds until a token expires without renewal."""
     poll_s: float = 5.0
-    """How long an idle worker waits for a notice before it looks by itself."""
+    """Longest wait, in seconds, of an idle worker for a notification before it polls."""
     quick_poll_s: float = 0.5
-    """The same where the backend sends no notices."""
+    """The same for backends that send no notifications."""
     isolated: int = 4
     """Child processes for jobs that were running when their worker died; 0: none."""
     heartbeat_s: float = 10.0
-    """How often a worker says that it lives."""
+    """Seconds between two heartbeats."""
     progress_s: float = 1.0
-    """How often progress is stored while nothing else is."""
+    """Seconds between two writes of progress while no completions are stored."""
     drain_s: float = 30.0
-    """How long running handlers may take to end when the worker stops."""
+    """Seconds that running handlers may take to end when the worker stops."""
     stubborn_s: float = 10.0
-    """How long a handler that was asked to stop may hold its slot before the slot is lost."""
+    """Seconds that a handler that was asked to stop may hold its slot before the slot is lost."""
     block_limit_s: float | None = None
-    """How long a handler may block the event loop before the process ends; None: as long as a
-    lease; 0: for ever."""
+    """Seconds that a handler may block the event loop before the process ends; None: as long as a
+    lease; 0: no limit."""
     on_dead: OnDead | None = None
-    """Called with a job that this worker gave up, and its last error."""
+    """Called with the id and last error of a job that became dead on this worker."""
 
     def __post_init__(self) -> None:
         if self.queues is not None:
@@ -124,7 +124,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """The loop. `run()` ends after `stop()`, when every job is ended or given back."""
+    """The worker loop. `run()` ends after `stop()`, once every job has completed or is released."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class Worker:
         self._hurried = Signal()
         self._is_stopping = False
         self._is_told = False
-        """Whether attempts are logged: asked with each claim, not with each job."""
+        """Whether attempts are logged: checked with each claim, not with each job."""
         self._turns = 0
         self._waiting: set[asyncio.Task[None]] = set()
-        """Jobs that wait until an earlier attempt of them has ended here."""
+        """Tasks that wait until an earlier attempt of their job has ended in this worker."""
 
     def isolate_with(self, children: Children) -> None:
-        """Run suspects in child processes; to call before run()."""
+        """Run suspects in child processes; call it before run()."""
         children.hooks = self._hooks
         self._children = children
         slot_context = replace(self._slots[0].slot_context, isolation=children)
@@ -192,20 +192,20 @@ class Worker:
             slot.slot_context = slot_context
 
     def count_with(self, note: Note) -> None:
-        """Let somebody count what should not happen."""
+        """Set the function that counts anomalies, such as late renewals."""
         self._leases.note = note
 
     def stop(self) -> None:
-        """Claim nothing more; let handlers end for a while, then give the rest back."""
+        """Stop claiming, give handlers `drain_s` to end, then release the rest."""
         self._is_stopping = True
         self._wake.set()
 
     def hurry(self) -> None:
-        """Let handlers end no longer, once stopped: ask them to."""
+        """Cut the drain short: ask running handlers to stop now."""
         self._hurried.set()
 
     async def run(self) -> None:
-        """Work until stopped; raises WorkerStuck when handlers hold every slot, or outlive it."""
+        """Work until stopped; raise WorkerStuck if handlers hold every slot, or do not stop."""
         loop = asyncio.get_running_loop()
         end_listening = self._store.listen(in_loop(loop, self._on_hint))
         feeding = asyncio.create_task(self._feed())
@@ -224,13 +224,13 @@ class Worker:
         stubborn = 0
         broken = False
         try:
-            # Only feeding ends by itself; where another part ends, that is its error.
+            # Only feeding ends by itself; another part ends only with an error.
             ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             broken = any(part.cancelled() for part in ended)
         finally:
             self.stop()
             try:
-                # A claim under way is waited for: what it takes must be given back.
+                # Wait for a claim in progress: the jobs that it takes must be released.
                 await asyncio.wait([feeding], timeout=_ENDING_S)
                 end_listening()
                 stubborn = await self._drain()
@@ -249,7 +249,7 @@ class Worker:
             if part.done() and not part.cancelled():
                 part.result()
         if broken:
-            raise WorkerStuck(f"worker {self.id}: a part of it was cancelled from within")
+            raise WorkerStuck(f"worker {self.id}: one of its tasks was cancelled from within")
         if stubborn:
             raise WorkerStuck(f"worker {self.id}: handlers of {stubborn} jobs did not stop")
 
@@ -263,7 +263,7 @@ class Worker:
         return next((slot.job for slot in self._slots if slot.is_served_by(task)), None)
 
     async def _store_failure(self, job: LeasedJob, why: str) -> None:
-        """Store that a handler stopped its worker, and isolate the job from now on."""
+        """Store that a handler blocked its worker, and isolate the job from now on."""
         is_charged = job.careful != StartMode.AHEAD
         failed = decide(job, Failed(why), random.random(), is_charged=is_charged)  # noqa: S311
         await self._store.finish([failed._replace(isolate=True)])
@@ -276,7 +276,7 @@ class Worker:
             self._look_at_leases.set()
 
     async def _feed(self) -> None:
-        """Claim while there is room and something to claim; else sleep until there may be."""
+        """Claim while there is room and there are jobs; else sleep until there may be."""
         loop = asyncio.get_running_loop()
         failures, idle_polls = Backoff(), Backoff(0.02, self._poll_s)
         asked_at = loop.time()
@@ -303,11 +303,11 @@ class Worker:
                 await self._wake.wait(pause_after(claims, idle_polls))
 
     def _without_earlier(self, jobs: list[LeasedJob], again: Collection[JobId]) -> list[LeasedJob]:
-        """Return the claimed jobs of which no earlier attempt still runs here.
+        """Return the claimed jobs of which no earlier attempt still runs in this worker.
 
-        One whose lease was lost, because this process stalled, may be claimed by it again before it
-        knows. The earlier attempt is told to stop, and the new one begins when it has, or when its
-        slot is lost: the fence refuses whatever it still says. One that has not begun never does.
+        A process that stalled may claim a job again before it knows that it lost the lease. The
+        earlier attempt is asked to stop, and the new one starts when it has, or when its slot is
+        lost: the fence refuses its later writes. An earlier attempt in the buffer never starts.
         """
         for job_id in again:
             self._buffer.withdraw(job_id)
@@ -323,9 +323,9 @@ class Worker:
         return [job for job in jobs if job.id not in running]
 
     async def _begin_after(self, slot: Slot, job: LeasedJob) -> None:
-        """Begin a job when the earlier attempt has ended, or has ignored for long that it should.
+        """Start a job when the earlier attempt has ended, or has ignored the request to stop.
 
-        Waiting longer would keep the job from its next attempt for ever where this worker is alone.
+        Waiting longer could delay the next attempt for ever if there is no other worker.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(0 if slot.is_lost else self.options.stubborn_s):
@@ -373,7 +373,7 @@ class Worker:
                     await completions.until_room()
 
     def _end(self, job: LeasedJob, outcome: Cancelled | Released) -> None:
-        """Complete a job that waited in the buffer."""
+        """Complete a job that has not started."""
         self._completions.add(decide(job, outcome))
 
     async def _on_stored(self, finishes: Sequence[Finish], refused: Sequence[JobId]) -> None:
@@ -381,7 +381,7 @@ class Worker:
         await self._leases.give_back()
         for job_id in refused:
             about = {"event": "job.refused", "job_id": job_id}
-            log.warning("job %s was no longer ours", job_id, extra=about)
+            log.warning("job %s: completion refused, its lease was lost", job_id, extra=about)
         dead = JobState.DEAD
         for each in finishes:
             if each.state is dead and each.job_id not in refused:
@@ -426,13 +426,13 @@ class Worker:
                 slot.interrupt(why)
 
     def _give_up_stubborn(self) -> None:
-        """Stop renewing for handlers that ignore that they should stop; without slots, end."""
+        """Stop renewing leases of handlers that do not stop; WorkerStuck if no slot is left."""
         latest = asyncio.get_running_loop().time() - self.options.stubborn_s
         for slot in self._slots:
             if slot.job is not None and slot.asked_at is not None and slot.asked_at < latest:
                 if not slot.is_lost:
                     log.error(
-                        "job %s ignores that it should stop; its slot is lost",
+                        "job %s did not stop when asked; its slot is lost",
                         slot.job.id,
                         extra={"event": "worker.slot_lost", "job_id": slot.job.id},
                     )
@@ -442,7 +442,7 @@ class Worker:
             raise WorkerStuck(f"worker {self.id}: all {len(self._slots)} slots are lost")
 
     async def _beat(self) -> None:
-        """Say that the worker lives; then, after its last word, that it is gone."""
+        """Record heartbeats; after the drain, remove the worker from the store."""
         pause_s = 0.0
         while not await self._leaving.wait(pause_s):
             pause_s = self.options.heartbeat_s
@@ -466,9 +466,9 @@ class Worker:
         )
 
     async def _drain(self) -> int:
-        """Give back what has not begun, let handlers end, then ask them to; store all of it.
+        """Release jobs that have not started, wait for handlers, then ask them to stop.
 
-        Gives the number of handlers that did not stop.
+        Store all completions; return the number of handlers that did not stop.
         """
         for job in self._buffer.empty():
             self._end(job, Released())

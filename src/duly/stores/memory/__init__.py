@@ -1,8 +1,7 @@
-"""The memory store: the reference that the others are compared with.
+"""The memory store: the reference that the other stores are compared with.
 
-Every verb is a plain function of the tables, run under one lock and undone when it raises. It
-holds what one process needs while it lives, and is as slow as it is obvious. The verbs about jobs
-are in `job_verbs`.
+Every verb runs under one lock and is undone if it raises. The store favours simplicity over speed
+and lives as long as its process. Other verbs are in `verbs`.
 """
 
 from __future__ import annotations
@@ -35,26 +34,26 @@ from duly.triggers.instants import to_ms
 __all__ = ["MemoryStore"]
 
 FIRST: Key | None = ()
-"""Where a walk begins."""
+"""Start of a walk."""
 
 
 @checked
 class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
-    """Everything in dictionaries, gone when the process ends."""
+    """A store that keeps everything in dictionaries until the process ends."""
 
     capabilities = Capabilities(
         joins_transaction=False, many_processes=False, has_clock=False, notifies=True
     )
 
     async def now_ms(self) -> int:
-        """The clock that decides: the host's, or the injected one."""
+        """Return the current time of the host's clock, or of the injected one."""
         return to_ms(self._clock.now())
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     async def get_document(self, collection: str, scope: str, name: str) -> Document | None:
-        """Read one document."""
+        """Return one document."""
         with self._transaction() as (tables, _):
             return documents.get(tables, (collection, scope, name))
 
@@ -65,7 +64,7 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def delete_document(
         self, collection: str, scope: str, name: str, expected_version: int | None = None
     ) -> Document | Refused:
-        """Remove one document and its index entries; gives what was removed."""
+        """Remove one document and its index entries; return the removed document."""
         return self._transact(
             document_cases.delete_document, collection, scope, name, expected_version
         )
@@ -73,30 +72,30 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def list_documents(
         self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[Document]:
-        """One page of a scope's documents by name, after a name."""
+        """Return one page of a scope's documents by name, after a name."""
         with self._transaction() as (tables, _):
             return documents.page(tables, collection, scope, prefix, after, limit)
 
     async def count_documents(self, collection: str, scope: str) -> int:
-        """How many documents a scope holds."""
+        """Return the number of documents of a scope."""
         with self._transaction() as (tables, _):
             return documents.count(tables, collection, scope)
 
     async def find_documents(
         self, collection: str, attribute: str, value: str, limit: int = 100
     ) -> list[Document]:
-        """Documents of any scope by an indexed attribute."""
+        """Return documents of any scope by an indexed attribute."""
         with self._transaction() as (tables, _):
             return documents.find(tables, collection, attribute, value, limit)
 
     async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
-        """Read one schedule."""
+        """Return one schedule."""
         return self._transact(schedule_cases.get_schedule, key)
 
     async def list_schedules(
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
     ) -> list[Schedule]:
-        """One page of a scope's schedules by name, after a name."""
+        """Return one page of a scope's schedules by name, after a name."""
         with self._transaction() as (tables, _):
             return schedules.list_page(tables, flow, scope, after, limit)
 
@@ -111,7 +110,7 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         transaction: Any,  # noqa: ARG002
         writes: Sequence[ScheduleWrite],  # noqa: ARG002
     ) -> list[ScheduleWritten | Refused]:
-        """Refused: there is no transaction to join."""
+        """Raise InvalidInput: there is no transaction to join."""
         raise InvalidInput("the memory store has no transactions to join; use put_schedules()")
 
     async def delete_schedule(
@@ -125,12 +124,12 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def schedule_events(
         self, schedule_id: ScheduleId, limit: int = 100
     ) -> list[ScheduleEvent]:
-        """The newest facts about a schedule, oldest first."""
+        """Return the newest `limit` events of a schedule, oldest first."""
         with self._transaction() as (tables, _):
             return schedules.events(tables, schedule_id, limit)
 
     async def upsert(self, row: IndexRow) -> None:
-        """Store the row of its key, replacing the one before; parses no trigger."""
+        """Store a row under its key, replacing an earlier one; the trigger is not parsed."""
         self._transact(index_cases.upsert, row)
 
     async def claim_due(
@@ -140,7 +139,7 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         flow: str | None = None,
         claim_id: str | None = None,
     ) -> list[Claimed]:
-        """Take rows whose run time has come, oldest first, and advance them."""
+        """Claim due rows, oldest first, and advance them."""
         return self._transact(index_cases.claim_due, now_ms, limit, flow, claim_id)
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
@@ -148,11 +147,11 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         return self._transact(planning.plan_occurrences, request)
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
-        """Read one schedule by its id."""
+        """Return one schedule by its id."""
         return self._transact(schedule_cases.find_schedule, schedule_id)
 
     async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
-        """Make one extra occurrence; None: there is no such schedule."""
+        """Make one extra occurrence that runs now; None: there is no such schedule."""
         return self._transact(extras.run_now, schedule_id, request_id)
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
@@ -160,7 +159,7 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         return self._transact(extras.backfill, request)
 
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
-        """Pause a schedule whose last runs all failed, as many as its policy says; else None."""
+        """Pause a schedule if its last `pause_after_failures` runs all failed; else return None."""
         return self._transact(failing.pause_failing, schedule_id)
 
     async def remove(self, key: ScheduleKey) -> None:
@@ -170,17 +169,17 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def list_rows(
         self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
     ) -> list[IndexRow]:
-        """Index rows in the order they will be claimed."""
+        """Return index rows in claim order."""
         with self._transaction() as (tables, _):
             return index.rows_page(tables, flow, until_ms, limit)
 
     async def list_quarantined(self, limit: int = 100) -> list[Quarantined]:
-        """Rows that cannot be evaluated."""
+        """Return the rows that cannot be evaluated, with their errors."""
         with self._transaction() as (tables, _):
             return index.quarantined_page(tables, limit)
 
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
-        """Rebuild the index from documents and ledger; of the named flows only, where named."""
+        """Rebuild the index from documents and ledger, of the named flows or all (None)."""
         total, declared, since = ReconcileReport(), frozenset(flows or ()), FIRST
         while since is not None:
             page = self._transact(reconcile.mend_rows, flows, since)
@@ -193,6 +192,6 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         return total
 
     async def index_health(self) -> IndexHealth:
-        """Count what is stored against what is indexed."""
+        """Compare stored schedules with index rows; return the counts."""
         with self._transaction() as (tables, now_ms):
             return index.health(tables, now_ms)

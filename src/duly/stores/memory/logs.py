@@ -1,4 +1,4 @@
-"""How the tables keep the logs of the engine's port."""
+"""Access to the logs of the engine's port in the memory store's tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from duly.stores.memory.tables import Tables
 
 T = TypeVar("T")
 Edits = Mapping[Key, Any]
-"""Facts by number as they are to be; None: removed."""
+"""New values of facts by number; None: removed."""
 
 
 class LogKeeping(NamedTuple):
-    """How the tables keep a log."""
+    """Access to one log in the tables."""
 
     read: Callable[[Tables], Iterable[Any]]
     append: Callable[[Tables, Any], None]
@@ -36,7 +36,7 @@ def _edit_events(tables: Tables, edits: Edits) -> None:
 
 
 def _append_audit(_tables: Tables, _entry: object) -> None:
-    raise AssertionError("entries of the audit are appended by a verb of their own")
+    raise AssertionError("audit entries are appended by append_audit(), not by a transaction")
 
 
 def _edit_audit(tables: Tables, edits: Edits) -> None:
@@ -48,7 +48,7 @@ def _all_job_events(tables: Tables) -> Iterable[JobEvent]:
 
 
 def _append_job_event(tables: Tables, event: JobEvent) -> None:
-    # Those of a job that goes in the same transaction go with it.
+    # Events of a job removed in the same transaction are dropped with it.
     if event.job_id in tables.job_events:
         tables.job_events[event.job_id] += (event,)
 

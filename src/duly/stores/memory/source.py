@@ -1,8 +1,8 @@
-"""The memory store as a source of the engine's port.
+"""The memory store as a `Source` of the engine's port.
 
-Items stand in the dictionaries of `Tables`. What differs between an item and how the tables keep
-it is in one pair of functions for each kind. Indexes are found by looking at all items of a kind:
-simple, and right by the functions in `engine.kinds`.
+Items are stored in the dictionaries of `Tables`; one pair of functions per kind converts between
+the two. An index is read by scanning all items of its kind with the functions in `engine.kinds`,
+so it is correct by construction.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class Keeping(NamedTuple):
-    """How the tables keep a kind."""
+    """Access to the items of one kind in the tables."""
 
     keys: Callable[[Tables], Iterable[Key]]
     read: Callable[[Tables, Key], Any]
-    """Return the item, or None."""
+    """Return the item; None: it does not exist."""
     write: Callable[[Tables, Key, Any], None]
     """Store the item; None: remove it."""
 
@@ -48,34 +48,34 @@ class MemorySource:
         self._tables = tables
         self._now_ms = now_ms
         self.guards: dict[str, int] = {}
-        """Guards with their versions as they were read."""
+        """Versions of guards when they were first named, by name."""
         self._taken: dict[Index[Any], set[Key]] = {}
-        """Partitions that have items, of indexes that were asked for them."""
+        """Occupied partitions, cached by index."""
 
     def now_ms(self) -> int:
         """Return the time at which the transaction began."""
         return self._now_ms
 
     def load(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> Mapping[Key, T]:
-        """Read items."""
-        del hold  # under the lock of the store everything is
+        """Return the items that exist."""
+        del hold  # the store's lock holds everything
         keeping = KEEPING[kind]
         found = {key: keeping.read(self._tables, key) for key in keys}
         return {key: item for key, item in found.items() if item is not None}
 
     def find(self, index: Index[T], partition: Key, reach: Reach) -> Sequence[Key]:
-        """Return keys of members in order."""
+        """Return the keys of members in order."""
         return self.find_among(index, [partition], reach)
 
     def find_among(self, index: Index[T], partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-        """Return keys of members of several partitions in one order."""
+        """Return the keys of members of several partitions in one common order."""
         placed = [each for one in self._placed(index, partitions, reach).values() for each in one]
         return [key for _, key in sorted(placed, reverse=reach.is_reverse)][: reach.limit]
 
     def partitions(
         self, index: Index[T], prefix: Key, since: str = "", limit: int = EVERY
     ) -> Sequence[str]:
-        """Return the partitions of an index by name."""
+        """Return the last parts of non-empty partitions one part longer than `prefix`, in order."""
         found = {place.partition for place, _ in self._all_placed(index)}
         names = sorted(str(each[-1]) for each in found if each[:-1] == prefix)
         return [name for name in names if name >= since][:limit]
@@ -83,26 +83,26 @@ class MemorySource:
     def firsts(
         self, index: Index[T], partitions: Sequence[Key], *, is_reverse: bool
     ) -> Mapping[Key, Key]:
-        """Return the key of the first or last member of each partition."""
+        """Return the key of the first or last member of each non-empty partition."""
         placed = self._placed(index, partitions, Reach())
         best = max if is_reverse else min
         return {each: best(found)[1] for each, found in placed.items() if found}
 
     def is_taken(self, index: Index[T], partition: Key) -> bool:
-        """Return whether a partition has an item."""
+        """Return whether a partition is occupied."""
         if index not in self._taken:
             self._taken[index] = {place.partition for place, _ in self._all_placed(index)}
         return partition in self._taken[index]
 
     def count_many(self, index: Index[T], partitions: Sequence[Key]) -> Mapping[Key, int]:
-        """Count the members of partitions."""
+        """Return the number of members by partition."""
         placed = self._placed(index, partitions, Reach())
         return {each: len(found) for each, found in placed.items()}
 
     def _placed(
         self, index: Index[T], partitions: Sequence[Key], reach: Reach
     ) -> dict[Key, list[tuple[Key, Key]]]:
-        """Return places and keys of members by partition, in one look at all items."""
+        """Return sort keys and item keys of members by partition, in one scan of all items."""
         placed: dict[Key, list[tuple[Key, Key]]] = {each: [] for each in partitions}
         for place, key in self._all_placed(index):
             if place.partition in placed and reach.has(place.sort):
@@ -120,7 +120,7 @@ class MemorySource:
     def histories(
         self, log: Log[T], owners: Sequence[str], limit: int
     ) -> Mapping[str, Sequence[T]]:
-        """Return the newest facts about each owner."""
+        """Return the newest `limit` facts about each owner that has any, oldest first."""
         found: dict[str, list[T]] = {each: [] for each in owners}
         for fact in LOGS[log].read(self._tables):
             if log.owner(fact) in found:
@@ -128,16 +128,16 @@ class MemorySource:
         return {each: facts[-limit:] for each, facts in found.items() if facts}
 
     def walk(self, log: Log[T], after: Key, limit: int) -> Sequence[T]:
-        """Return facts in the order of their numbers."""
+        """Return the first `limit` facts with numbers after `after`, in order."""
         facts = [fact for fact in LOGS[log].read(self._tables) if log.number(fact) > after]
         return sorted(facts, key=log.number)[:limit]
 
     def guard(self, name: str) -> None:
-        """Remember a guard; under the lock of the store it holds by itself."""
+        """Record a guard; the store's lock already enforces it."""
         self.guards.setdefault(name, self._tables.guards.get(name, 0))
 
     def commit(self, tx: Tx) -> None:
-        """Write what a transaction changed."""
+        """Write the changes of a transaction to the tables."""
         for kind in tx.changed:
             for key, change in tx.changes(kind).items():
                 KEEPING[kind].write(self._tables, key, change.after)
@@ -158,7 +158,7 @@ class MemorySource:
 
 
 def _plain(name: str, to_key: Callable[[Key], Any], from_key: Callable[[Any], Key]) -> Keeping:
-    """Return how a dictionary keeps items as they are."""
+    """Return the access to a dictionary that stores items unconverted."""
 
     def keys(tables: Tables) -> Iterable[Key]:
         return map(from_key, getattr(tables, name))

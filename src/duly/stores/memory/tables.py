@@ -1,6 +1,6 @@
-"""The memory store's tables: plain dictionaries of frozen values.
+"""Tables of the memory store: plain dictionaries of frozen values.
 
-A copy of the dictionaries is a snapshot, which is all that a transaction needs here.
+A copy of the dictionaries is a snapshot, from which a failed transaction is undone.
 """
 
 from __future__ import annotations
@@ -32,52 +32,52 @@ TokenKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A document with its index entries; state and error are a schedule's."""
+    """A document with its index entries; the remaining fields apply only to schedules."""
 
     document: Document
     entries: Entries = ()
     state: ScheduleState = "active"
     error: str | None = None
     runs_had: int | None = None
-    """Of a schedule with a limit on its runs: how many were charged."""
+    """Number of charged runs of a schedule with `max_runs`."""
     finished_at_ms: int | None = None
-    """Of a schedule that has finished."""
+    """Time at which the schedule finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """An occurrence; what a claim answered and its id, where one took it."""
+    """An occurrence, with the answer and id of the claim that took it, if any."""
 
     occurrence: Occurrence
     claimed: Claimed | None = None
     claim_id: str | None = None
     position: int = 0
-    """In its claim."""
+    """Position in its claim."""
 
 
 class Post(NamedTuple):
-    """A dispatch that has not ended: who posts it, and until when it is theirs."""
+    """An open dispatch with the claim that posts it and the end of its lease."""
 
     claim_id: str | None
-    """None: nobody's, from the end of the lease on."""
+    """None: unclaimed; free once `lease_until_ms` has passed."""
     position: int
-    """In its claim."""
+    """Position in its claim."""
     tries: int
     delivery: Delivery
     lease_until_ms: int
 
 
 class StoredKey(NamedTuple):
-    """What an idempotency key stands for."""
+    """The job of an idempotency key and the digest of its input."""
 
     job_id: JobId
     digest: str
-    """Of the input."""
+    """Digest of the input."""
     expires_at_ms: int
 
 
 class StoredToken(NamedTuple):
-    """A token or a slot as it was last leased."""
+    """A token or slot with its last lease."""
 
     owner: WorkerId
     fence: int
@@ -87,24 +87,24 @@ class StoredToken(NamedTuple):
 
 @dataclass(slots=True)
 class Tables:
-    """Everything the memory store holds."""
+    """All data of the memory store."""
 
     documents: dict[DocumentKey, Stored] = field(default_factory=dict)
     rows: dict[ScheduleKey, IndexRow] = field(default_factory=dict)
     numbers: dict[ScheduleKey, int] = field(default_factory=dict)
-    """Of each row: the order in which they were stored first."""
+    """Insertion number of each row, ascending."""
     last_number: int = 0
     errors: dict[ScheduleKey, str] = field(default_factory=dict)
-    """Why a row is quarantined; a row that is not here has a next time."""
+    """Reasons of quarantine; a row without one has a next time."""
     events: list[ScheduleEvent] = field(default_factory=list)
     last_event: int = 0
-    """The number of the last one."""
+    """Number of the last event."""
     ledger: dict[tuple[ScheduleId, int], LedgerEntry] = field(default_factory=dict)
-    """By (schedule id, nominal time), in the order they were written first."""
+    """Rows by (schedule id, nominal time), in the order in which they were first written."""
     posts: dict[tuple[ScheduleId, int], Post] = field(default_factory=dict)
-    """Of each ledger row that is `dispatching`."""
+    """Dispatch of each ledger row that is `dispatching`."""
     not_found: dict[ScheduleKey, int] = field(default_factory=dict)
-    """How often in a row an endpoint did not know the schedule of a row."""
+    """Consecutive answers in which the endpoint did not know the schedule of a row."""
     jobs: dict[JobId, StoredJob] = field(default_factory=dict)
     job_events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     keys: dict[IdempotencyKey, StoredKey] = field(default_factory=dict)
@@ -113,32 +113,32 @@ class Tables:
     workers: dict[WorkerId, WorkerInfo] = field(default_factory=dict)
     locks: dict[str, StoredLock] = field(default_factory=dict)
     running: dict[str, JobId] = field(default_factory=dict)
-    """By schedule id: the job that holds the running marker, from queued to its end."""
+    """The job that holds the running marker, from queued to its end; by schedule id."""
     guards: dict[str, int] = field(default_factory=dict)
-    """How often a guard was held by a transaction that committed."""
+    """Number of committed transactions that held a guard, by name."""
     hints: dict[str, None] = field(default_factory=dict)
-    """What listeners are told when the transaction has ended, each once."""
+    """Hints for listeners, sent once each after the commit."""
     audit: list[AuditEntry] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
-    """By name."""
+    """Values by name."""
 
     def copy(self) -> Tables:
-        """A snapshot to go back to."""
+        """Return a snapshot."""
         return Tables(*(copy(getattr(self, each.name)) for each in fields(self)))
 
     def tell(self, hint: str) -> None:
-        """Let listeners know, unless all of this is undone."""
+        """Send a hint to listeners if the transaction commits."""
         self.hints[hint] = None
 
     def drop_row(self, key: ScheduleKey) -> None:
-        """Remove a row with its error."""
+        """Remove a row with its number, error and not-found count."""
         self.rows.pop(key, None)
         self.numbers.pop(key, None)
         self.errors.pop(key, None)
         self.not_found.pop(key, None)
 
     def put_row(self, row: IndexRow) -> None:
-        """Store a row that has a next time; what stood against the one before is forgotten."""
+        """Store a row that has a next time; clear the error and not-found count of its key."""
         key = row_key(row)
         if key not in self.numbers:
             self.last_number += 1
@@ -148,28 +148,28 @@ class Tables:
         self.not_found.pop(key, None)
 
     def schedules(self) -> list[Schedule]:
-        """Every schedule, by key."""
+        """Return every schedule, by document key."""
         keys = sorted(key for key in self.documents if key[0] == SCHEDULES)
         return [schedule_of(self.documents[key]) for key in keys]
 
 
 def row_key(row: IndexRow) -> ScheduleKey:
-    """The key of a row's schedule."""
+    """Return the key of a row's schedule."""
     return ScheduleKey(row.flow, row.scope, row.name)
 
 
 def schedule_key(schedule: Schedule) -> ScheduleKey:
-    """The key of a schedule."""
+    """Return the key of a schedule."""
     return ScheduleKey(schedule.flow, str(schedule.scope), schedule.name)
 
 
 def document_key(key: ScheduleKey) -> DocumentKey:
-    """Where the document of a schedule stands."""
+    """Return the key of the document that stores a schedule."""
     return SCHEDULES, key.scope, f"{key.flow}/{key.name}"
 
 
 def schedule_of(stored: Stored) -> Schedule:
-    """The schedule that a document says."""
+    """Return the schedule that a document stores."""
     document = stored.document
     flow, _, name = document.name.partition("/")
     return Schedule(

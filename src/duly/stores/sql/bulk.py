@@ -1,4 +1,4 @@
-"""Many rows in few statements, in SQL that every driver knows."""
+"""Write many rows in few statements that every driver supports."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from duly.stores.sql.db import Db
 
 CHUNK = 500
 _MANY = 20
-"""From so many rows on, parameters cost more than the database's work."""
+"""Rows from which bound parameters cost more than the database's work."""
 
 T = TypeVar("T")
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Pieces small enough for one statement's parameters."""
+    """Yield slices small enough for the parameters of one statement."""
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
 
 
 def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows, if there are any: many of them as one JSON parameter."""
+    """Insert rows, if any; many rows go as one JSON parameter."""
     if len(rows) < _MANY:
         if rows:
             db.connection.execute(insert(table), rows)
@@ -38,7 +38,7 @@ def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def update_all(db: Db, table: Table, key: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Set the columns of rows that are found by one of them."""
+    """Update rows that are found by the column `key`."""
     if not rows:
         return
     # Bound names must differ from column names in an UPDATE.

@@ -1,4 +1,4 @@
-"""What every verb gets: a connection inside a transaction, the tables, and the differences."""
+"""The context of every verb: a connection in a transaction, the tables and the dialect."""
 
 from __future__ import annotations
 
@@ -30,60 +30,60 @@ _TYPES: dict[type, type[BigInteger | Text]] = {int: BigInteger, str: Text}
 
 
 class LostRace(Exception):
-    """Somebody was first: run again from the start, the verb sees what they did."""
+    """A race lost to another transaction; the verb is run again from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Db:
-    """One transaction's hands."""
+    """The context of one transaction."""
 
     connection: Connection
     tables: Tables
     dialect: Dialect
     fixed_now_ms: int | None = None
-    """An injected clock's time; None: the database's clock."""
+    """Time of an injected clock; None: use the database's clock."""
     is_foreign: bool = False
-    """The connection is the caller's, on a driver that may be any."""
+    """The connection is the caller's and may use any driver."""
     is_retry: bool = False
-    """An earlier run lost a race or was refused by a unique index."""
+    """An earlier attempt lost a race or violated a unique index."""
     planning: PlanSettings = field(default_factory=PlanSettings)
     gaps: GapMemory = field(default_factory=GapMemory)
-    """What the store remembers of its searches."""
+    """Gaps in indexes that earlier searches of this store found."""
 
     def at(self, now_ms: int) -> Db:
-        """The same with the clock held: one instant for everything that is decided from now on."""
+        """Return a copy with the clock fixed at one instant."""
         return replace(self, fixed_now_ms=now_ms)
 
     def clock(self) -> ColumnElement[int]:
-        """The deciding clock as an expression: injected, or the database's own."""
+        """Return the deciding clock as an expression: the injected time or the database's."""
         fixed = self.fixed_now_ms
         return self.dialect.now_ms() if fixed is None else literal(fixed)
 
     def now_ms(self) -> int:
-        """The deciding clock as a number."""
+        """Return the time of the deciding clock."""
         if self.fixed_now_ms is not None:
             return self.fixed_now_ms
         return int(self.run("SELECT {now}").scalar_one())
 
     def run(self, statement: str, **values: Any) -> CursorResult[Any]:
-        """Run a statement of plain SQL.
+        """Run a plain SQL statement and return its result.
 
-        In it `{p}` is the prefix of table names, `{now}` the deciding clock, and `IN :name` takes
-        a list of texts. `{lock}`, `{skip}` and `{share}` lock the rows found: wait for those that
-        others hold, skip them, or share them.
+        `{p}` is the prefix of table names, `{now}` the deciding clock, and `IN :name` takes a list
+        of texts. `{lock}`, `{skip}` and `{share}` lock the rows found: wait for rows locked by
+        other transactions, skip them, or share the lock.
 
         `{each_of_ids}` joins each id in `m.ids`, a JSON array, as `e.value`, and `{job_of_k}` the
         job `j` whose id is `k.id`, looked up by its key.
 
-        A limit stands in a materialized part: a sub-select under IN may be run again for each row,
-        and then finds as many rows each time. `LIMIT (SELECT :limit)` is for claims: with a limit
-        that it does not know, PostgreSQL follows the index that has the order; knowing it, and
-        little of a table that is not analysed yet, it may read and sort all of it each time.
+        Put a limit into a materialized part: a sub-select under IN may run once per row, with a
+        new set of rows each time. Claims use `LIMIT (SELECT :limit)`: with an unknown limit
+        PostgreSQL follows the index that has the order; with a known one, on a table that is not
+        analysed yet, it may read and sort the whole table.
         """
         lists = tuple(name for name, value in values.items() if type(value) is list)
         if self.fixed_now_ms is not None and "{now}" in statement:
             values["now"] = self.fixed_now_ms
-        # Some drivers must be told the types: asyncpg takes an unknown one for a text.
+        # Some drivers need the types: asyncpg treats an unknown one as text.
         typed = tuple((n, type(v)) for n, v in values.items()) if self.is_foreign else ()
         own_clock = self.fixed_now_ms is None
         clause = _clause(statement, self.dialect, self.tables, lists, own_clock, typed)
@@ -91,10 +91,10 @@ class Db:
 
 
 def tuples(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
-    """The driver's own tuples, a few at a time; for claims, which read thousands of rows.
+    """Yield the driver's own tuples in batches; for claims, which read thousands of rows.
 
-    A Row for each, and all of them at once, would cost more than the reading: the garbage
-    collector would go through the whole process for them.
+    Creating a Row for each, all at once, would cost more than the read itself, because it triggers
+    full garbage collections.
     """
     cursor: Any = result.cursor
     while found := cursor.fetchmany(_FEW):
@@ -103,9 +103,9 @@ def tuples(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def columns(result: CursorResult[Any]) -> list[list[Any]]:
-    """The same turned: a list for each column.
+    """Return a list for each column of a result.
 
-    No tuple outlives its part, so that the garbage collector has nothing to look at.
+    No tuple outlives its batch, so the garbage collector has nothing to scan.
     """
     cursor: Any = result.cursor
     turned: list[list[Any]] = [[] for _ in cursor.description]

@@ -1,7 +1,7 @@
-"""Translate driver errors: retry later, fix the call, or report a bug.
+"""Translate driver errors into Duly's own: retry later, fix the call, or report a bug.
 
-Takes the error and the dialect; gives one of Duly's own, without the SQL and its parameters, which
-may hold secrets. Decided by the code that the database gives (SQLSTATE, or SQLite's result code).
+The error code of the database decides (SQLSTATE, or SQLite's result code). Messages leave out the
+SQL and its parameters, which may hold secrets.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from duly.stores.sql.db import LostRace
 from duly.stores.sql.dialects.dialect import Dialect
 
 VALUE_ERRORS = (OverflowError, UnicodeError)
-"""What a driver raises itself for a value that it cannot send."""
+"""Errors that a driver raises for a value that it cannot send."""
 
 
 class Failure(Enum):
     """The kind of error that a database reported."""
 
     UNAVAILABLE = "unavailable"
-    """It cannot serve now: connection, shutdown, lock, timeout, disk, missing schema or rights."""
+    """Cannot serve now: connection, shutdown, lock, timeout, disk, missing schema or rights."""
     BAD_VALUE = "bad value"
-    """A value that no column takes."""
+    """A value that no column accepts."""
     TAKEN = "taken"
-    """A unique index has the key already."""
+    """A unique index already has the key."""
     BUG = "bug"
-    """A statement that could never have worked."""
+    """A statement that can never work."""
 
 
 def translated(
@@ -39,13 +39,13 @@ def translated(
     url: URL,
     races: int,
 ) -> DulyError:
-    """Return Duly's error for one that a transaction ended with."""
+    """Return Duly's error for an error of a transaction."""
     if isinstance(error, LostRace):
-        return BackendUnavailable(f"{error}, {races} times in turn; ask again")
+        return BackendUnavailable(f"{error}; gave up after {races} attempts; retry later")
     if isinstance(error, VALUE_ERRORS):
         return InvalidInput(f"a value cannot be stored: {type(error).__name__}")
     if isinstance(error, PoolTimeout):
-        return BackendUnavailable("every connection is in use; retry later")
+        return BackendUnavailable("all connections are in use; retry later or raise `connections`")
     if not isinstance(error, DBAPIError):
         return _statement_failed(error)
     fault = dialect.fault_of(error, url)
@@ -55,14 +55,14 @@ def translated(
     lost = error.connection_invalidated or not error.statement
     match Failure.UNAVAILABLE if lost else dialect.failure_of(error):
         case Failure.BAD_VALUE:
-            # Not in the driver's words: they may hold the value.
-            return InvalidInput(f"the database does not take a value: {type(error.orig).__name__}")
+            # The driver's message is left out: it may contain the value.
+            return InvalidInput(f"the database rejected a value: {type(error.orig).__name__}")
         case Failure.TAKEN:
             return Conflict(f"an id or key is taken: {said}")
         case Failure.BUG:
-            return InternalError(f"the database refused a statement of Duly; report this: {said}")
+            return InternalError(f"the database rejected a statement of Duly; report this: {said}")
         case _:
-            return BackendUnavailable(f"the database said: {said}", is_unreachable=lost)
+            return BackendUnavailable(f"the database reported: {said}", is_unreachable=lost)
 
 
 def _statement_failed(error: SQLAlchemyError) -> DulyError:

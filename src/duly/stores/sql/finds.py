@@ -1,6 +1,7 @@
-"""How a relational database finds the members of the engine's indexes.
+"""SQL searches for the members of the engine's indexes.
 
-Sweeps skip rows that others hold. What is found is a hint, or exact under the guard of its index.
+Sweeps skip rows locked by other transactions. Results are hints, or exact under the guard of the
+index.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _waiting(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _leases(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
-    """Return running jobs by the ends of their leases; those that have ended lose their marks."""
+    """Return running jobs by lease end; drop the `job_marks` entries of expired leases."""
     if reach.upto is not None:
         rows = markers.take(db, {JobState.PROCESSING: 0}, "id", reach.limit)
         return [(row.id,) for row in rows]
@@ -71,7 +72,7 @@ def _leases(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _ended(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
-    """Return ended jobs by their ends; they lose their marks."""
+    """Return ended jobs by the time they ended, and drop their `job_marks` entries."""
     state = JobState(str(partition[0]))
     kept_ms = db.now_ms() - _first_part(reach.upto)
     return [(row.id,) for row in markers.take(db, {state: kept_ms}, "id", reach.limit)]
@@ -152,7 +153,7 @@ def _ledger(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
 
 
 def _ledger_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-    # Not ordered by the server: releases before 17 would read all of them to sort a few.
+    # Sorted here: PostgreSQL before 17 would read all of them to sort a few.
     found = keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences WHERE schedule_id IN :ids "
@@ -165,7 +166,7 @@ def _ledger_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[K
 
 
 def _claimed(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
-    # A run now is looked for by its schedule as well.
+    # A run-now occurrence is also searched by its schedule.
     own = "AND schedule_id = :schedule_id " if len(reach.since) > 1 else ""
     given = {"schedule_id": reach.since[1]} if own else {}
     return keys(
@@ -221,7 +222,7 @@ def _row_ids_among(db: Db, partitions: Sequence[Key], _: Reach) -> Sequence[Key]
 
 
 def lock_due(db: Db, partitions: Sequence[Key], reach: Reach) -> list[Row[Any]]:
-    """Return due rows in order, locked, past those that others hold."""
+    """Lock due rows and return them in order; skip rows locked by other transactions."""
     assert reach.upto is not None
     found = _lanes(db, partitions)
     if not found:
@@ -238,7 +239,7 @@ def _lanes(db: Db, partitions: Sequence[Key]) -> list[lanes.Lane]:
 
 
 def _due_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
-    """Return the first rows of all that have a next time."""
+    """Return the keys of the first rows with a next time."""
     places = lanes.first_places(db, _lanes(db, partitions), lanes.ALWAYS_MS, reach.limit)
     numbers = [place.row_id for place in places]
     if not numbers:
@@ -300,7 +301,7 @@ def _count_documents(db: Db, partitions: Sequence[Key]) -> Mapping[Key, int]:
     }
 
 
-# The index of schedules that count has the same words: SQLite would not take it for others.
+# The condition must match the partial index of counted schedules literally, or SQLite ignores it.
 _COUNTED = (
     "SELECT scope, count(*) FROM {p}resources "
     "WHERE state IN ('active', 'paused', 'quarantined') AND scope IN :scopes "

@@ -1,7 +1,6 @@
-"""Joining a transaction that the caller began.
+"""Join a transaction that the caller began.
 
-Takes whatever the caller holds; gives a connection inside a transaction of the same database, or an
-error that names what was handed in. Nothing is written before all checks have passed.
+Nothing is written before all checks have passed; errors name the object that was passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from duly.stores.sql.options import SqlOptions
 
 
 def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> Connection:
-    """The caller's connection, if it can hold a transaction on a database of our kind."""
+    """Return the caller's connection; refuse one without a transaction on the store's database."""
     kind = type(transaction).__name__
     connection = transaction.connection() if _is_session(transaction) else transaction
     if not isinstance(connection, Connection):
@@ -27,10 +26,14 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
         )
     if connection.dialect.name != engine.dialect.name:
         raise InvalidInput(
-            f"the {kind} belongs to {connection.dialect.name}, the store to {engine.dialect.name}"
+            f"the {kind} is connected to {connection.dialect.name}, but the store uses "
+            f"{engine.dialect.name}; pass a connection to the store's database"
         )
     if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:
-        raise InvalidInput(f"the {kind} is in autocommit and cannot hold a transaction")
+        raise InvalidInput(
+            f"the {kind} is in autocommit and cannot hold a transaction; "
+            "pass one without autocommit"
+        )
     is_sqlite = engine.dialect.name == "sqlite"
     if is_sqlite and loses_wal_data() and not options.allow_foreign_sqlite_writers:
         raise InvalidInput(
@@ -42,12 +45,12 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
         raise InvalidInput(f"the {kind} has no transaction yet; begin one first")
     if is_sqlite and not getattr(connection.connection.driver_connection, "in_transaction", True):
         # The driver delays BEGIN until the first write; our savepoint would then be the outermost
-        # transaction, and releasing it would commit behind the caller's back.
+        # transaction, and releasing it would commit.
         connection.exec_driver_sql("BEGIN")
     return connection
 
 
 def _is_session(transaction: object) -> bool:
-    # Whoever holds a Session has imported the ORM; nobody else should pay for that.
+    # A caller with a Session has imported the ORM; avoid the import for all others.
     orm = sys.modules.get("sqlalchemy.orm")
     return orm is not None and isinstance(transaction, orm.Session)

@@ -1,6 +1,6 @@
-"""The logs of the engine's port: facts about schedules and jobs, and the audit.
+"""The logs of the engine's port: events of schedules and jobs, and the audit log.
 
-Facts are read by their numbers or by what they are about; upkeep removes them, or takes a name out.
+Entries are read by number or by owner; upkeep removes them or erases a name from them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.rows.job_events import event_of
 
 Edits = Mapping[Key, Any]
-"""Facts by number as they are to be; None: removed."""
+"""New contents of entries by number; None: remove the entry."""
 
 
 class LogTable(NamedTuple):
-    """A log in one table."""
+    """A log stored in one table."""
 
     table: str
     number: tuple[str, ...]
     read: Callable[[Row[Any]], Any]
     edited: Callable[[Any], dict[str, str | None]]
-    """Return the columns that upkeep may write anew."""
+    """Return the columns that upkeep may rewrite."""
 
 
 def schedule_event_of(row: Row[Any]) -> ScheduleEvent:
-    """Return the fact that a row holds."""
+    """Return the schedule event stored in a row."""
     detail = json.loads(row.detail)
     return ScheduleEvent(
         ScheduleId(row.schedule_id), row.kind, row.at_ms, row.actor, detail, row.seq
@@ -45,7 +45,7 @@ def schedule_event_of(row: Row[Any]) -> ScheduleEvent:
 
 
 def audit_entry_of(row: Row[Any]) -> AuditEntry:
-    """Return the entry that a row holds."""
+    """Return the audit entry stored in a row."""
     return AuditEntry(
         row.actor, row.action, row.target, row.outcome, row.detail, row.seq, row.at_ms
     )
@@ -68,7 +68,7 @@ LOGS: dict[Log[Any], LogTable] = {
 
 
 def walk(db: Db, log: Log[Any], after: Key, limit: int) -> list[Any]:
-    """Return the first facts whose numbers come after one."""
+    """Return the first entries after a number."""
     own = LOGS[log]
     number = ", ".join(own.number)
     beginning: Key = ("", 0)[-len(own.number) :]
@@ -83,10 +83,10 @@ def walk(db: Db, log: Log[Any], after: Key, limit: int) -> list[Any]:
 
 
 def histories(db: Db, owners: Sequence[str], limit: int) -> dict[str, list[ScheduleEvent]]:
-    """Return the newest facts about each schedule that has any, oldest first."""
+    """Return the newest events of each schedule that has any, oldest first."""
     found: dict[str, list[ScheduleEvent]] = defaultdict(list)
     for ids in chunks(sorted(set(owners))):
-        # Where each begins is looked up first, so that a long history is not read whole.
+        # Look up the first number to read, so that a long history is not read in full.
         since = _beginnings(db, ids, limit) if limit < EVERY else {}
         short = [each for each in ids if each not in since]
         read = [db.run(_SHORT, ids=short)] if short else []
@@ -101,7 +101,7 @@ _LONG = "SELECT * FROM {p}schedule_events WHERE schedule_id = :id AND seq >= :si
 
 
 def _beginnings(db: Db, ids: Sequence[str], limit: int) -> dict[str, int]:
-    """Return the numbers of the facts to begin with, of schedules that have so many or more."""
+    """Return the first event number to read for schedules with at least `limit` events."""
     found = db.run(
         "SELECT e.value, (SELECT n.seq FROM {p}schedule_events n WHERE n.schedule_id = e.value "
         "ORDER BY n.seq DESC LIMIT 1 OFFSET :passed) "
@@ -113,7 +113,7 @@ def _beginnings(db: Db, ids: Sequence[str], limit: int) -> dict[str, int]:
 
 
 def edit(db: Db, edited: Mapping[tuple[Log[Any], Key], Any]) -> None:
-    """Remove facts, and write others anew."""
+    """Remove log entries and rewrite others."""
     for log, own in LOGS.items():
         facts = {number: fact for (each, number), fact in edited.items() if each is log}
         if facts:
@@ -123,7 +123,7 @@ def edit(db: Db, edited: Mapping[tuple[Log[Any], Key], Any]) -> None:
 
 
 def _remove(db: Db, table: Table, numbers: Sequence[Key]) -> None:
-    """Remove facts that have one number; those of a job go with it."""
+    """Remove entries keyed by `seq` alone; events of a job are removed with the job."""
     for chunk in chunks(numbers):
         db.connection.execute(delete(table).where(table.c.seq.in_([seq for (seq,) in chunk])))
 

@@ -1,4 +1,4 @@
-"""Opening a relational store by URL."""
+"""Open a relational store by URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIALECTS: dict[str, type[Dialect]] = {
 
 
 def open_sql_store(url: str, clock: Clock | None, **options: Any) -> SqlStore:
-    """The store of a URL; unknown options are refused by name."""
+    """Return the store for a URL; refuse unknown options."""
     unknown = sorted(set(options) - set(SqlOptions.__slots__))
     if unknown:
         known = ", ".join(SqlOptions.__slots__)
@@ -34,25 +34,25 @@ def open_sql_store(url: str, clock: Clock | None, **options: Any) -> SqlStore:
 
 
 def dialect_of(url: str) -> Dialect:
-    """The differences of the database that a URL names."""
+    """Return the dialect for a URL; refuse unsupported databases."""
     try:
         backend = make_url(url).get_backend_name()
     except ArgumentError:
         backend = url.partition(":")[0]
     if backend not in _DIALECTS:
         raise InvalidInput(
-            f"no store for {backend!r}; "
-            "known: memory:, sqlite:///file.db, postgresql://user@host/db"
+            f"unsupported database {backend!r} in the URL; "
+            "supported: memory:, sqlite:///file.db, postgresql://user@host/db"
         )
     return _DIALECTS[backend]()
 
 
 def shown_url(url: str) -> str:
-    """A URL without what may be a secret: who connects, and the options, which may say it too."""
+    """Return a URL without possible secrets: credentials and query options are masked."""
     try:
         found = make_url(url)
     except ArgumentError:
-        return "***"  # not a URL, so nobody knows what is in it
+        return "***"  # not a URL, so any part may be a secret
     who = "***@" if found.username or found.password else ""
     host = f"[{found.host}]" if ":" in (found.host or "") else found.host or ""
     port = "" if found.port is None else f":{found.port}"

@@ -1,4 +1,4 @@
-"""What can be chosen about a relational store."""
+"""Options of a relational store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duly.model.plans import PlanSettings
 
 Synchronous = Literal["FULL", "NORMAL"]
 MAX_SECONDS = 86_400
-"""The longest deadline or age of a connection: a day."""
+"""Upper limit for deadlines and for the age of a connection: 24 h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,44 +19,45 @@ class SqlOptions:
     """Options of open_store(), all with defaults."""
 
     namespace: str | None = None
-    """PostgreSQL: a schema of that name; SQLite: a prefix. Lets applications share a database."""
+    """PostgreSQL: name of a schema; SQLite: table prefix. Lets applications share a database."""
     skip_schema_init: bool = False
     """Run no DDL; a missing or old schema is an error that names the command to run."""
     connections: int = 5
-    """Connections, and threads that use them."""
+    """Number of connections, and of threads that use them."""
     connect_attempts: int = 5
-    """How often an unreachable server is tried at the start, a little later each time."""
+    """Connection attempts at start while the server is unreachable, with increasing delay."""
     deadline_s: float = 10.0
-    """PostgreSQL: how long the server may be silent during a statement; then the connection is
+    """PostgreSQL: seconds the server may be silent during a statement; then the connection is
     closed, and the call raises BackendUnavailable."""
     upkeep_deadline_s: float = 300.0
     """PostgreSQL: the same for statements of prune, erase, reconcile and other upkeep. Migrations
     have no deadline."""
     recycle_s: int = 1_800
-    """PostgreSQL: the age at which a pooled connection is replaced."""
+    """PostgreSQL: age in seconds at which a pooled connection is replaced."""
     prepared_statements: bool = True
-    """PostgreSQL: switch off behind a pooler in transaction mode that does not know them."""
+    """PostgreSQL: disable behind a transaction-mode pooler without prepared statement support."""
     notifications: bool = True
-    """PostgreSQL: let workers LISTEN, so that they need not ask often."""
+    """PostgreSQL: let workers use LISTEN, so that they poll less often."""
     listen_url: str | None = None
-    """PostgreSQL: a direct URL for LISTEN, where the store's own goes through a pooler."""
+    """PostgreSQL: a direct URL for LISTEN if the store's own URL goes through a pooler."""
     synchronous: Synchronous = "FULL"
     """SQLite: NORMAL is faster and may lose the last commits when the machine loses power."""
     busy_timeout_ms: int = 30_000
-    """SQLite: how long a writer waits for another."""
+    """SQLite: milliseconds that a writer waits for another writer."""
     allow_foreign_sqlite_writers: bool = False
     """SQLite before 3.51.3: let put_schedules_in() join connections that Duly did not open."""
 
     fast_paths: bool = True
-    """Handle plain jobs and rows in set statements; False leaves all to the engine, for tests."""
+    """Handle plain jobs and rows in set statements; False: use only the engine (for tests)."""
 
     planning: PlanSettings = field(default_factory=PlanSettings)
-    """How schedules are planned: the look-ahead of writes, and the actions' own settings."""
+    """Planning settings: the look-ahead of writes and per-action settings."""
 
     def __post_init__(self) -> None:
         if self.namespace is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", self.namespace):
             raise InvalidInput(
-                f"namespace {self.namespace!r}; allowed: a-z, 0-9 and _, at most 31, a letter first"
+                f"namespace is {self.namespace!r}; "
+                "allowed: a-z, 0-9 and _, at most 31 characters, starting with a letter"
             )
         for name in ("connections", "connect_attempts"):
             if not 1 <= getattr(self, name) <= 1_000:

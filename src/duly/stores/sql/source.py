@@ -1,7 +1,7 @@
-"""A relational database as a source of the engine's port.
+"""The engine's port on a relational database.
 
-A transaction of the engine is one transaction of the database. Items that are held are locked
-rows; everything is written at the end, kind by kind, in the order of locks.
+An engine transaction is one database transaction. Held items are locked rows; all changes are
+written at the end, kind by kind, in lock order.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class SqlSource:
         self.db = db
         self._now_ms = db.fixed_now_ms
         self._job_rows: dict[Key, Row[Any]] = {}
-        """Jobs as they were read: their rows tell events that have no rows of their own."""
+        """Jobs as they were read: some events are stored in the job's row only."""
         self._locked_rows: dict[Key, Row[Any]] = {}
-        """Index rows that a search for due ones has locked, and read without walking over moves."""
+        """Index rows locked and read by a search for due rows."""
 
     def now_ms(self) -> int:
-        """Return the database's clock, asked once."""
+        """Return the database's time, read once per transaction."""
         if self._now_ms is None:
             self._now_ms = self.db.now_ms()
         return self._now_ms
 
     def load(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> Mapping[Key, T]:
-        """Read items; held ones are locked."""
+        """Return items by key; lock them if `hold`."""
         if kind is kinds.JOB:
             rows = JOBS.rows(self.db, keys, hold=hold)
             self._job_rows |= rows
@@ -77,7 +77,7 @@ class SqlSource:
         return locked | ITEMS[kind].load(self.db, others, hold=hold) if others else locked
 
     def find(self, index: Index[T], partition: Key, reach: Reach) -> Sequence[Key]:
-        """Return the keys of members, past rows that others hold where it is a sweep."""
+        """Return the keys of members; sweeps skip rows locked by other transactions."""
         if index not in FINDS:
             return self.find_among(index, [partition], reach)
         return FINDS[index](self.db.at(self.now_ms()), partition, reach)
@@ -96,7 +96,7 @@ class SqlSource:
     def partitions(
         self, index: Index[T], prefix: Key, since: str = "", limit: int = EVERY
     ) -> Sequence[str]:
-        """Return the last parts of partitions."""
+        """Return the last key parts of the partitions under a prefix."""
         if index is kinds.LEDGER:
             return walks.ledger_schedules(self.db, since, limit)
         assert (since, limit) == ("", EVERY), f"{index.name} is not walked by its partitions"
@@ -105,7 +105,7 @@ class SqlSource:
     def histories(
         self, log: Log[T], owners: Sequence[str], limit: int
     ) -> Mapping[str, Sequence[T]]:
-        """Return the newest facts about schedules."""
+        """Return the newest events of schedules."""
         assert log is kinds.SCHEDULE_EVENTS, f"{log.name} are read by pages only"
         if len(owners) == 1:
             known = schedule_events.newest_events(self.db, ScheduleId(owners[0]), limit)
@@ -113,7 +113,7 @@ class SqlSource:
         return cast("Mapping[str, Sequence[T]]", logs.histories(self.db, owners, limit))
 
     def walk(self, log: Log[T], after: Key, limit: int) -> Sequence[T]:
-        """Return facts in the order of their numbers."""
+        """Return log entries in the order of their numbers."""
         return logs.walk(self.db, log, after, limit)
 
     def firsts(
@@ -123,15 +123,15 @@ class SqlSource:
         return walks.firsts(self.db, index, partitions, is_reverse=is_reverse)
 
     def is_taken(self, index: Index[T], partition: Key) -> bool:
-        """Return whether a partition has an item, after a unique index has refused an attempt."""
+        """Return whether a partition has an item; False until a unique index refuses an attempt."""
         return self.db.is_retry and bool(self.find(index, partition, Reach(limit=1)))
 
     def count_many(self, index: Index[T], partitions: Sequence[Key]) -> Mapping[Key, int]:
-        """Count the members of partitions."""
+        """Return the number of members of each partition."""
         return COUNTS[index](self.db, partitions)
 
     def guard(self, name: str) -> None:
-        """Take a lock of this transaction on a name."""
+        """Take a lock on a name until the end of the transaction."""
         kind, _, scope = name.partition(":")
         if kind == "scope":
             self.db.dialect.guard_scopes(self.db.connection, self.db.tables, [scope])
@@ -139,7 +139,7 @@ class SqlSource:
         self.db.dialect.guard_claim(self.db.connection, self.db.tables, name)
 
     def commit(self, tx: Tx) -> None:
-        """Write what the transaction changed."""
+        """Write the changes of the transaction."""
         db = self.db.at(self.now_ms()) if tx.changed else self.db
         for kind in tx.changed:
             if kind is kinds.JOB:
@@ -156,7 +156,7 @@ class SqlSource:
 def transact(
     db: Db, ids: Ids, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Run a use case of the engine in a transaction that is open."""
+    """Run a use case of the engine in an open transaction."""
     source = SqlSource(db)
     tx = Tx(source, db.planning, ids)
     answer = use_case(tx, *args, **kwargs)

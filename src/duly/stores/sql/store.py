@@ -38,11 +38,11 @@ from duly.stores.sql.verbs.upkeep import UpkeepVerbs
 
 @checked
 class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
-    """Every verb of the port on one relational database."""
+    """The verbs of the port on one relational database."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """Relational databases can all of it."""
+        """Return the capabilities; only notifications depend on the database."""
         return Capabilities(
             joins_transaction=True,
             many_processes=True,
@@ -51,11 +51,11 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         )
 
     async def now_ms(self) -> int:
-        """The clock that decides."""
+        """Return the time of the clock that decides what is due."""
         return await self._run(Db.now_ms)
 
     async def get_document(self, collection: str, scope: str, name: str) -> Document | None:
-        """Read one document."""
+        """Return one document, or None."""
         return await self._run(documents.get_document, collection, scope, name)
 
     async def put_document(self, write: DocumentWrite) -> Written | Refused:
@@ -73,29 +73,29 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def list_documents(
         self, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[Document]:
-        """One page of a scope's documents by name."""
+        """Return one page of a scope's documents by name."""
         return await self._run(
             documents.list_documents, collection, scope, prefix=prefix, after=after, limit=limit
         )
 
     async def count_documents(self, collection: str, scope: str) -> int:
-        """How many documents a scope holds."""
+        """Return the number of documents in a scope."""
         return await self._run(documents.count_documents, collection, scope)
 
     async def find_documents(
         self, collection: str, attribute: str, value: str, limit: int = 100
     ) -> list[Document]:
-        """Documents of any scope by an indexed attribute."""
+        """Return documents of any scope by an indexed attribute."""
         return await self._run(documents.find_documents, collection, attribute, value, limit)
 
     async def get_schedule(self, key: ScheduleKey) -> Schedule | None:
-        """Read one schedule."""
+        """Return one schedule, or None."""
         return await self._transact(schedule_cases.get_schedule, key)
 
     async def list_schedules(
         self, flow: str, scope: str, *, after: str = "", limit: int = 100
     ) -> list[Schedule]:
-        """One page of a scope's schedules by name."""
+        """Return one page of a scope's schedules by name."""
         return await self._run(schedules.list_schedules, flow, scope, after=after, limit=limit)
 
     async def put_schedules(
@@ -107,13 +107,13 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     def put_schedules_in(
         self, transaction: Any, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
-        """The same inside the caller's own transaction."""
+        """Do the same inside the caller's own transaction."""
         return self._joined(transaction, transact, Ids(), schedule_cases.put_schedules, writes)
 
     async def delete_schedule(
         self, key: ScheduleKey, *, expected_version: int | None = None, by: str = "system"
     ) -> Schedule | Refused:
-        """Remove a schedule, its row and its document."""
+        """Remove a schedule with its index row and document."""
         return await self._transact(
             schedule_cases.delete_schedule, key, expected_version=expected_version, by=by
         )
@@ -121,11 +121,11 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
     async def schedule_events(
         self, schedule_id: ScheduleId, limit: int = 100
     ) -> list[ScheduleEvent]:
-        """The newest facts about a schedule, oldest first."""
+        """Return the newest events of a schedule, oldest first."""
         return await self._run(events.schedule_events, schedule_id, limit)
 
     async def upsert(self, row: IndexRow) -> None:
-        """Store the row of its key."""
+        """Store an index row under its key."""
         await self._transact(index_cases.upsert, row)
 
     async def claim_due(
@@ -135,27 +135,27 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         flow: str | None = None,
         claim_id: str | None = None,
     ) -> list[Claimed]:
-        """Take due rows and advance them in one transaction."""
+        """Claim due rows and advance them in one transaction."""
         return await self._fast_or_engine(
             index.claim_due, index_cases.claim_due, now_ms, limit, flow, claim_id
         )
 
     async def remove(self, key: ScheduleKey) -> None:
-        """Remove the row of a key."""
+        """Remove the index row of a key."""
         await self._transact(index_cases.remove, key)
 
     async def list_rows(
         self, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
     ) -> list[IndexRow]:
-        """Index rows in the order they will be claimed."""
+        """Return index rows in claim order."""
         return await self._run(index.list_rows, flow=flow, until_ms=until_ms, limit=limit)
 
     async def list_quarantined(self, limit: int = 100) -> list[Quarantined]:
-        """Rows that cannot be evaluated."""
+        """Return rows that cannot be evaluated."""
         return await self._run(index.list_quarantined, limit)
 
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
-        """Rebuild the index from documents and ledger, a page per transaction."""
+        """Rebuild the index from documents and ledger, one page per transaction."""
         total, declared = ReconcileReport(), frozenset(flows or ())
         since: Key | None = ()
         while since is not None:
@@ -169,17 +169,17 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         return total
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
-        """Take due rows; write ledger, jobs and advance."""
+        """Claim due rows, write their ledger rows and jobs, and advance them."""
         return await self._fast_or_engine(
             planning.plan_occurrences, planning_cases.plan_occurrences, request
         )
 
     async def find_schedule(self, schedule_id: ScheduleId) -> Schedule | None:
-        """Read one schedule by its id."""
+        """Return one schedule by its id, or None."""
         return await self._transact(schedule_cases.find_schedule, schedule_id)
 
     async def run_now(self, schedule_id: ScheduleId, request_id: str) -> Occurrence | None:
-        """Make one extra occurrence."""
+        """Create one extra occurrence."""
         return await self._transact(extra_cases.run_now, schedule_id, request_id)
 
     async def backfill(self, request: Backfill) -> BackfillReport | None:
@@ -191,5 +191,5 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         return await self._transact(failing.pause_failing, schedule_id)
 
     async def index_health(self) -> IndexHealth:
-        """Count what is stored against what is indexed."""
+        """Compare the number of stored and indexed schedules."""
         return await self._run_upkeep(index.index_health)

@@ -1,6 +1,6 @@
-"""Running verbs: a transaction each, on a thread of their own.
+"""Run each verb in its own transaction on a thread of the store.
 
-A verb that lost a race is run again; driver errors are translated here and never leave this
+A verb that lost a race is run again. Driver errors are translated here and never leave this
 package.
 """
 
@@ -40,11 +40,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RACES = 5
-"""How often a verb that lost a race is run again."""
+"""Maximum attempts of a verb that loses races."""
 
 
 class Transactions:
-    """A database that verbs run on."""
+    """A database with its connection pool and threads."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class Transactions:
         self._clock = clock
         self._engine = dialect.engine(url, self._options)
         self._tables = dialect.tables(self._options.namespace)
-        # Of one process' writers only one asks for the only lock: the others wait without polling.
+        # One writer per process requests the database's only write lock; the others wait here
+        # without polling.
         self._turn: AbstractContextManager[object] = (
             Lock() if dialect.has_one_writer else nullcontext()
         )
@@ -71,7 +72,7 @@ class Transactions:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Reach the server, then bring the schema up to date or check it."""
+        """Connect to the server, then upgrade or check the schema."""
         for fault in self._dialect.faults():
             log.warning(fault, extra={"event": "store.fault"})
         for attempt in range(1, self._options.connect_attempts + 1):
@@ -96,7 +97,7 @@ class Transactions:
         migrate.check(db.connection, self._tables)
 
     async def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and threads."""
         await asyncio.get_running_loop().run_in_executor(None, self._release)
 
     def _release(self) -> None:
@@ -108,7 +109,7 @@ class Transactions:
     async def _run(
         self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """One hop to a thread, one transaction there."""
+        """Run a verb in one transaction on a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._threads, lambda: self._in_transaction(verb, *args, **kwargs)
@@ -117,7 +118,7 @@ class Transactions:
     async def _transact(
         self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a use case of the engine: one hop to a thread, one transaction there."""
+        """Run a use case of the engine in one transaction on a thread."""
         ids = Ids()
         return await self._run(lambda db: transact(db, ids, use_case, *args, **kwargs))
 
@@ -128,7 +129,7 @@ class Transactions:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run set statements, or the use case that they stand for where they are switched off."""
+        """Run the fast path, or the equivalent use case if fast paths are disabled."""
         if self._options.fast_paths:
             return await self._run(fast, *args, **kwargs)
         return await self._transact(use_case, *args, **kwargs)
@@ -136,7 +137,7 @@ class Transactions:
     async def _run_upkeep(
         self, verb: Callable[Concatenate[Db, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a verb whose statements may take minutes, with the deadline of upkeep."""
+        """Run a verb with the upkeep deadline, as its statements may take minutes."""
 
         def extended(db: Db, /, *args: P.args, **kwargs: P.kwargs) -> T:
             self._dialect.extend_deadline(db.connection, self._options.upkeep_deadline_s)
@@ -147,7 +148,7 @@ class Transactions:
     async def _transact_upkeep(
         self, use_case: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a use case of the engine with the deadline of upkeep."""
+        """Run a use case of the engine with the upkeep deadline."""
         ids = Ids()
         return await self._run_upkeep(lambda db: transact(db, ids, use_case, *args, **kwargs))
 
@@ -200,7 +201,7 @@ class Transactions:
         connection = join_transaction(transaction, self._engine, self._options)
         for attempt in range(RACES):
             try:
-                # A savepoint, so that losing a race cannot abort what the caller has done.
+                # The savepoint keeps the caller's work if a race is lost.
                 with connection.begin_nested():
                     db = self._db(connection, is_foreign=True, is_retry=attempt > 0)
                     return verb(db, *args, **kwargs)

@@ -1,7 +1,8 @@
-"""How a relational database finds what upkeep walks over: members of the indexes in `engine.walks`.
+"""SQL searches for the indexes that upkeep walks over (`engine.walks`).
 
-A walk reads a page by a key or an index of its own, however many rows there are. Where a key begins
-with one of few values (flows, collections, queues), what an owner has is found value by value.
+A walk reads each page through a key or an index, independent of the number of rows. Where a key
+begins with one of few values (flows, collections, queues), the rows of an owner are searched value
+by value.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.rows.ledger import FREE_STATES, IS_RUN_NOW
 
 ALWAYS = 2**62
-"""After every number."""
+"""Greater than every stored number."""
 
 
 def keys(db: Db, statement: str, **values: Any) -> list[Key]:
-    """Return the rows that a statement finds, as keys."""
+    """Return the rows of a statement as keys."""
     return list(tuples(db.run(statement, **values)))
 
 
 def schedule_keys(db: Db, statement: str, **values: Any) -> list[Key]:
-    """Return the keys of schedules whose documents, by scope and name, a statement finds."""
+    """Return the schedule keys for the documents (scope, name) that a statement finds."""
     return [
         (name.partition("/")[0], scope, name.partition("/")[2])
         for scope, name in tuples(db.run(statement, **values))
@@ -163,7 +164,7 @@ def _value_by_value(
 
 
 def _values(db: Db, table: str, column: str, since: str = "") -> Iterator[str]:
-    """Give the few values that a key begins with: one look at the key for each."""
+    """Yield the few distinct first values of a key: one index probe for each."""
     found = db.run(f"SELECT MIN({column}) FROM {{p}}{table} WHERE {column} >= :since", since=since)
     value = found.scalar()
     while value is not None:
@@ -173,7 +174,7 @@ def _values(db: Db, table: str, column: str, since: str = "") -> Iterator[str]:
 
 
 def ledger_schedules(db: Db, since: str, limit: int) -> Sequence[str]:
-    """Return the schedules that the ledger knows, by id: a step for each."""
+    """Return the ids of the schedules in the ledger: one index probe for each."""
     found = db.run(
         "WITH RECURSIVE found(id, place) AS ("
         "SELECT (SELECT schedule_id FROM {p}occurrences WHERE schedule_id >= :since "
@@ -189,11 +190,11 @@ def ledger_schedules(db: Db, since: str, limit: int) -> Sequence[str]:
 
 
 def _first_times(condition: str) -> Callable[[Db, Sequence[str], bool], Mapping[Key, Key]]:
-    """Return how the first or last times of schedules are found: one look at the key for each."""
+    """Return a search for the first or last times of schedules: one index probe for each."""
 
     def find(db: Db, ids: Sequence[str], is_reverse: bool) -> Mapping[Key, Key]:
         order = "DESC" if is_reverse else "ASC"
-        # With its limit the question stays a look at the key, whatever the database expects.
+        # LIMIT 1 keeps this an index probe, whatever the planner estimates.
         found = db.run(
             "SELECT e.value, (SELECT o.nominal_ms FROM {p}occurrences o "
             f"WHERE o.schedule_id = e.value {condition} ORDER BY o.nominal_ms {order} LIMIT 1) "

@@ -1,9 +1,9 @@
-"""Suites that every store passes: subclass them and give one fixture.
+"""Conformance suites for stores: subclass them and override one fixture.
 
-`open_store` gives a function from a clock (None: the store's own) to a new, empty Store. Call
-pytest.register_assert_rewrite("duly.testing.conformance") before importing this, for readable
-failures. The suites of processes also want a `url` that others open the same database by, those of
-transactions a `begin`.
+`open_store` returns a function from a clock (None: the store's own) to a new, empty Store. Process
+suites also need `url`, by which other processes open the same database; transaction suites need
+`begin`. Call pytest.register_assert_rewrite("duly.testing.conformance") before the import, for
+readable failures.
 """
 
 from duly.testing.conformance.arguments.refusals import ArgumentConformance
@@ -25,7 +25,7 @@ from duly.testing.conformance.suite import OpenStore, StoreConformance
 from duly.testing.conformance.upkeep.suite import UpkeepConformance
 
 GlassConformance = MonitoringConformance
-"""The name of earlier releases."""
+"""The name in earlier releases."""
 
 __all__ = [
     "ArgumentConformance",

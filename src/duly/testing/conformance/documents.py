@@ -1,4 +1,4 @@
-"""The suite of documents: versions, refusals, pages, sparse indexes."""
+"""The conformance suite for documents: versions, refusals, pages, sparse indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Entries = tuple[tuple[str, str], ...]
 
 
 def a_document(name: str = "a", **fields: Any) -> DocumentWrite:
-    """A write of a small document."""
+    """Return a write of a small document."""
     values: dict[str, Any] = {
         "collection": THINGS,
         "scope": SCOPE,
@@ -34,20 +34,20 @@ def a_document(name: str = "a", **fields: Any) -> DocumentWrite:
 
 
 async def written(store: Store, write: DocumentWrite) -> Written:
-    """The answer to a write that must be accepted."""
+    """Return the answer to a write that must be accepted."""
     answer = await store.put_document(write)
     assert isinstance(answer, Written), answer
     return answer
 
 
 async def names_found(store: Store, attribute: str, value: str, **most: int) -> list[str]:
-    """Names of the documents that an attribute finds."""
+    """Return the names of documents found by an attribute."""
     found = await store.find_documents(THINGS, attribute, value, **most)
     return [document.name for document in found]
 
 
 class DocumentConformance(StoreConformance):
-    """Every promise about documents."""
+    """The suite for documents."""
 
     @case
     async def test_absent_documents_are_none(self, store: Store) -> None:
@@ -248,7 +248,7 @@ class DocumentConformance(StoreConformance):
 
     @case
     async def test_schedules_are_no_plain_documents(self, store: Store) -> None:
-        """Written as one, a schedule would lose its row and its events."""
+        """Document verbs refuse the collection of schedules."""
         with pytest.raises(InvalidInput):
             await store.put_document(a_document(collection="schedules"))
         with pytest.raises(InvalidInput):

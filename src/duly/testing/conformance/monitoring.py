@@ -1,4 +1,4 @@
-"""What pages read: bounded counts, minutes of ends, what comes, and who did what."""
+"""The conformance suite for monitoring reads: bounded counts, completions, upcoming, audit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from duly.triggers import cron, every, once
 
 
 class CountCases(StoreConformance):
-    """count_states(), count_queues(), count_workspaces() and count_ends()."""
+    """Cases for count_states(), count_queues(), count_workspaces() and count_ends()."""
 
     @case
     async def test_states_are_counted_up_to_a_number(self, store: Store) -> None:
@@ -99,7 +99,7 @@ class CountCases(StoreConformance):
     async def test_queues_say_which_counts_are_capped(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Running and dead jobs are counted over all queues, the newest first."""
+        """The cap on running and dead jobs spans all queues, and queues report capped counts."""
         for number, queue in enumerate(("one", "two", "one")):
             await bring_to(store, JobState.DEAD, f"d{number}", queue=queue)
             clock.advance(minutes=1)
@@ -121,7 +121,7 @@ class CountCases(StoreConformance):
 
     @case
     async def test_backlog_is_exact_up_to_a_number(self, store: Store) -> None:
-        """Queued jobs of all queues; beyond the number it may be an estimate, and says so."""
+        """The backlog of all queues is exact up to a limit, and a marked estimate above it."""
         assert await store.count_backlog() == Backlog(0, is_estimate=False)
         for state in JobState:
             if state not in (JobState.FAILED, JobState.QUEUED):
@@ -186,7 +186,7 @@ class CountCases(StoreConformance):
 
 
 class SearchCases(StoreConformance):
-    """search_jobs()."""
+    """Cases for search_jobs()."""
 
     @case
     async def test_pages_of_jobs_follow_each_other(self, store: Store) -> None:
@@ -228,11 +228,11 @@ async def _all_pages(store: Store, which: JobFilter, **bounds: int) -> list[Job]
             return found
         assert before is None or page.next_before < before
         before = page.next_before
-    raise AssertionError("the pages never end")
+    raise AssertionError("no last page")
 
 
 class UpcomingCases(StoreConformance):
-    """upcoming(), check_index() and due_summary()."""
+    """Cases for upcoming(), check_index() and due_summary()."""
 
     @case
     async def test_rows_are_counted_by_minute(self, store: Store) -> None:
@@ -258,7 +258,7 @@ class UpcomingCases(StoreConformance):
 
     @case
     async def test_too_many_rows_are_estimated(self, store: Store) -> None:
-        """Every second one fires at another time: a stride of two would see one half alone."""
+        """Estimates are not biased when every second row fires at another time."""
         odd, even = a_definition(cron("0 * * * *")), a_definition(cron("30 * * * *"))
         named = (a_write(f"{number:03}", odd if number % 2 else even) for number in range(400))
         await put(store, *named)
@@ -325,7 +325,7 @@ class UpcomingCases(StoreConformance):
     async def test_planned_runs_come_before_their_rows(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A planner has made the jobs of the next minute; the rows stand behind them."""
+        """Planned jobs of schedules are listed by run time; their rows have advanced past them."""
         assert await store.next_planned() == []
         often = a_write("often", a_definition(every(minutes=1, start_at=START)))
         soon = a_write("soon", a_definition(once(START + timedelta(seconds=30))))
@@ -342,7 +342,7 @@ class UpcomingCases(StoreConformance):
     async def test_due_rows_are_told_apart_by_who_takes_them(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A planner, a tick, or the caller who upserted the row: that one is nobody's fault."""
+        """Due rows are counted separately for planner and tick; rows of callers are not counted."""
         await put(store, a_write("job"), a_write("post", a_definition(hand_over="http")))
         await store.upsert(a_row("own", at=START, hand_over="external"))
         clock.advance(hours=2)
@@ -370,7 +370,7 @@ class UpcomingCases(StoreConformance):
 
 
 class AuditCases(StoreConformance):
-    """append_audit() and list_audit()."""
+    """Cases for append_audit() and list_audit()."""
 
     @case
     async def test_entries_are_listed_newest_first(self, store: Store, clock: ManualClock) -> None:
@@ -416,4 +416,4 @@ class AuditCases(StoreConformance):
 
 
 class MonitoringConformance(CountCases, SearchCases, UpcomingCases, AuditCases):
-    """Every promise of MonitoringReads."""
+    """The suite for MonitoringReads."""

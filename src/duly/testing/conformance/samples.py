@@ -1,4 +1,4 @@
-"""Small index rows and schedules for the suites, all of one user unless told otherwise."""
+"""Small sample index rows and schedules, by default of one user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONCE = once(START)
 def a_row(
     name: str = "a", trigger: Trigger = MINUTELY, at: datetime = START, **columns: Any
 ) -> IndexRow:
-    """A row whose nominal time is `at`; `columns` replace any other column."""
+    """Return a row with the nominal time `at`; `columns` override the defaults."""
     bound = trigger.bind(name, START)
     values: dict[str, Any] = {
         "schedule_id": ScheduleId(f"id-{name}"),
@@ -45,12 +45,12 @@ def a_row(
 
 
 def a_key(name: str = "a", flow: str = FLOW, scope: str = SCOPE) -> ScheduleKey:
-    """The key of a row or a schedule."""
+    """Return the key of a row or schedule."""
     return ScheduleKey(flow, scope, name)
 
 
 def as_claimed(row: IndexRow, missed: int = 0, version: int = 1) -> Claimed:
-    """What a claim of the row gives."""
+    """Return the expected claim of a row."""
     return Claimed(
         row.schedule_id,
         row.flow,
@@ -64,7 +64,7 @@ def as_claimed(row: IndexRow, missed: int = 0, version: int = 1) -> Claimed:
 
 
 def a_definition(trigger: Trigger = HOURLY, **fields: Any) -> Definition:
-    """A definition whose only interest is its time."""
+    """Return a minimal definition; `fields` override the defaults."""
     return Definition(trigger, "send", **fields)
 
 
@@ -78,7 +78,7 @@ def a_write(
     expected_version: int | None = None,
     by: str = "ada",
 ) -> ScheduleWrite:
-    """A write of the hourly schedule, or of another."""
+    """Return a write of a schedule, by default an hourly one."""
     return ScheduleWrite(
         a_key(name) if key is None else key,
         ScheduleId(f"id-{name}" if id is None else id),
@@ -90,13 +90,13 @@ def a_write(
 
 
 async def put(store: Store, *writes: ScheduleWrite) -> list[ScheduleWritten]:
-    """Write schedules that must be accepted."""
+    """Write schedules that must be accepted; return the answers."""
     answers = await store.put_schedules(writes)
     assert not any(isinstance(answer, Refused) for answer in answers), answers
     return [answer for answer in answers if isinstance(answer, ScheduleWritten)]
 
 
 async def only_row(store: Store) -> IndexRow:
-    """The one row that the index has."""
+    """Return the only row in the index."""
     (row,) = await store.list_rows()
     return row

@@ -1,4 +1,4 @@
-"""What all suites share: a store per test, a clock that stands still, one event loop."""
+"""The base of all conformance suites: one store, manual clock and event loop per test."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Suite = TypeVar("Suite", bound="StoreConformance")
 OpenStore = Callable[[Clock | None], Store]
 
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
-"""When every test begins: a Monday at noon."""
+"""Start time of every test: a Monday at noon."""
 
 
 class StoreConformance:
-    """Base of the suites."""
+    """Base class of the suites."""
 
     runner: asyncio.Runner
 
     @pytest.fixture
     def open_store(self) -> OpenStore:
-        """To be given by the subclass: a function that opens the test's own, empty store."""
-        raise NotImplementedError("the subclass gives an `open_store` fixture")
+        """Return a function that opens a new, empty store; override it."""
+        raise NotImplementedError("the suite's subclass must define an `open_store` fixture")
 
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """The clock of `store`."""
+        """Return the clock of `store`."""
         return ManualClock(START)
 
     @pytest.fixture(autouse=True)
     def event_loop_runner(self) -> Iterator[asyncio.Runner]:
-        """One loop for a whole test, its store's opening and closing included."""
+        """Yield the event loop of the test, also used to open and close its store."""
         with asyncio.Runner() as self.runner:
             yield self.runner
 
@@ -48,10 +48,10 @@ class StoreConformance:
     def store(
         self, open_store: OpenStore, clock: ManualClock, event_loop_runner: asyncio.Runner
     ) -> Iterator[Store]:
-        """A new, empty store on the manual clock."""
+        """Yield a new, empty store on the manual clock."""
         store = open_store(clock)
         yield store
-        # An index of an application's own has no close() to call.
+        # An application's own index may have no close().
         if hasattr(store, "close"):
             event_loop_runner.run(store.close())
 
@@ -59,7 +59,7 @@ class StoreConformance:
 def case(
     test: Callable[Concatenate[Suite, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Suite, P], None]:
-    """A coroutine as a test method, run on the loop of its store."""
+    """Return a coroutine function as a test method that runs on the loop of its store."""
 
     @wraps(test)
     def run(self: Suite, /, *args: P.args, **kwargs: P.kwargs) -> None:

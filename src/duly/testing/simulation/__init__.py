@@ -1,7 +1,7 @@
 """Simulations: the production loops on a virtual clock, over a store and nodes that fail.
 
-One seed decides everything that happens, so what went wrong once can be seen again. For users:
-`fast_forward`, a month of their own schedules in seconds.
+One seed determines everything, so a failure can be replayed. For applications: `fast_forward` runs
+a month of their own schedules in seconds.
 """
 
 from duly.testing.simulation.forward import Forwarded, fast_forward

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and how often. Shares are of the verbs that a node asks for."""
+"""Faults of a simulation and their rates. Probabilities are per store verb of a node."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Everything that may go wrong; the defaults are a calm day."""
+    """Fault rates of one simulation; by default nothing fails."""
 
     refused: float = 0.0
-    """The database refuses the verb; nothing was applied."""
+    """Probability that the database refuses the verb; nothing is applied."""
     lost: float = 0.0
-    """The verb is applied, and its answer lost."""
+    """Probability that the verb is applied and its answer is lost."""
     killed: float = 0.0
-    """The node dies at the verb: before it, or between it and its answer."""
+    """Probability that the node dies at the verb: before it, or before its answer arrives."""
     delay_s: float = 0.002
-    """The mean way to the database, and back."""
+    """Mean one-way latency to the database, in seconds."""
     stalled: float = 0.0
-    """Ways that take seconds."""
+    """Probability that one way takes `stall_s` on average instead."""
     stall_s: float = 0.0
-    """How long such a way takes, on average."""
+    """Mean latency of a stalled way, in seconds."""
     hints_lost: float = 0.0
     hints_doubled: float = 0.0
     skew_s: float = 0.0
-    """How wrong the clock of a node may be."""
+    """Maximum clock error of a node, in seconds, in either direction."""
     cut_every_s: float | None = None
-    """How often a node is cut off from the database, on average; None: never."""
+    """Mean seconds between two network cuts of a node from the database. None: never."""
     cut_s: float = 0.0
-    """For how long, on average."""
+    """Mean duration of a cut, in seconds."""
     death_every_s: float | None = None
-    """How often a node dies, or is stopped, whatever it is about; None: never."""
+    """Mean seconds between two deaths or stops of a node, at any point. None: never."""
     rest_s: float = 0.0
-    """How long it takes, on average, until another takes its place."""
+    """Mean seconds until a replacement node starts."""
     freeze_every_s: float | None = None
-    """How often a process stands still and comes back, on average; None: never."""
+    """Mean seconds between two process freezes. None: never."""
     freeze_leases: float = 0.0
-    """For how long at most, in leases: more than one, and others have taken its jobs over."""
+    """Maximum freeze, in lease durations; after more than one, others have taken over its jobs."""
     losses_every_s: float | None = None
-    """How often nodes die one after another, each when it has the jobs of the one before."""
+    """Mean seconds between series of deaths, in which each node inherits the last one's jobs."""
     losses: int = 0
-    """How many of them die in a row."""
+    """Deaths in one such series."""
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Faults:
-        """The weather of one simulation: each kind of fault is there or not."""
+        """Draw the faults of one simulation; each kind may be absent."""
 
         def maybe(most: float, share: float = 0.6) -> float:
             return chance.uniform(0, most) if chance.random() < share else 0.0

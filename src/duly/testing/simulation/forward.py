@@ -1,7 +1,7 @@
-"""Fast-forwarding: weeks of an application's own schedules in seconds, for its tests.
+"""Fast-forward: run weeks of an application's own schedules in seconds, for its tests.
 
 Runs the application's handlers at virtual times, on its own memory store, with the production
-planner, worker and keeper. The clock is the application's ManualClock, and has moved afterwards.
+planner, worker and keeper. Advances the application's ManualClock.
 """
 
 from __future__ import annotations
@@ -25,52 +25,53 @@ from duly.testing.simulation.notes import Notes, Run
 _HOUR_S, _DAY_S = 3_600.0, 86_400.0
 _PAGE = 1_000
 _LOOK_S = 1.0
-"""How often to look for new schedules while a handler runs."""
+"""Seconds between two checks for new schedules while a handler runs."""
 _LAST_S = 0.002
-"""What is due at the very end is claimed a moment later."""
+"""Seconds added at the end, so that work due at the last instant is still claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """What happened while time passed."""
+    """The result of fast_forward(): the runs, and the jobs left waiting."""
 
     since: datetime
     until: datetime
     runs: tuple[Run, ...]
-    """In the order they ended."""
+    """Attempts, in the order they ended."""
     waiting: Counter[str]
-    """Jobs that are due and nobody took, by action: none of the flows has it."""
+    """Due jobs that were never claimed, by action: no flow registers it."""
 
     @property
     def fires(self) -> Counter[str]:
-        """How many occurrences of each schedule ran, however often each was tried."""
+        """Number of occurrences that ran, by schedule; retries are not counted again."""
         ran = {(each.schedule, each.job_id) for each in self.runs}
         return Counter(schedule for schedule, _ in ran if schedule is not None)
 
     @property
     def failures(self) -> tuple[Run, ...]:
-        """Tries after which there is none: the job is dead."""
+        """Final failed attempts: the job is dead."""
         return tuple(each for each in self.runs if each.state is JobState.DEAD)
 
 
 async def fast_forward(
     app: Duly, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
 ) -> Forwarded:
-    """Let so much time pass for an application on `memory:` with a ManualClock.
+    """Advance an application on `memory:` with a ManualClock, and run everything due on the way.
 
-    Everything due is run when its time comes, the last instant included. Sync handlers run one
-    after another; a handler may wait with asyncio.sleep, which takes no time, but not for sockets.
+    The last instant is included. Sync handlers run one after another. Handlers may await
+    asyncio.sleep, which takes no real time, but not sockets. Another store or clock, or a duration
+    that is not positive, is refused with InvalidInput.
     """
     span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     clock = app.given_clock
     if app.url != "memory:" or not isinstance(clock, ManualClock):
         raise InvalidInput(
-            'fast_forward needs Duly("memory:", clock=ManualClock(...)): time cannot be moved for '
-            f"{app.safe_url}"
+            'fast_forward needs a memory store and a ManualClock: use Duly("memory:", '
+            f"clock=ManualClock(...)); this application is on {app.safe_url}"
         )
     if span <= timedelta():
-        raise InvalidInput(f"fast_forward by {span}; time moves forward")
-    # On a thread of its own: the loop that this runs in has real time, and cannot be lent.
+        raise InvalidInput(f"fast_forward needs a positive duration; got {span}")
+    # On its own thread: the caller's event loop runs in real time and cannot be reused.
     return await asyncio.to_thread(_forward, app, clock, span)
 
 
@@ -86,8 +87,8 @@ def _forward(app: Duly, clock: ManualClock, span: timedelta) -> Forwarded:
 
 
 async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
-    """Run the loops for so long, then let handlers end; gives the jobs that nobody took."""
-    # Nobody else works on this store, so there is nobody to ask for or to renew against.
+    """Run the loops for `seconds`, let handlers finish; return the jobs left queued, by action."""
+    # This worker has the store to itself, so polling, renewing and heartbeats can be rare.
     worker = app.worker(
         WorkerOptions(
             poll_s=_DAY_S,
@@ -104,7 +105,7 @@ async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
     planning = asyncio.create_task(_plan(app.planner(PlannerOptions(look_ahead_s=0)), notes))
     others = [asyncio.create_task(worker.run()), asyncio.create_task(keeper.run())]
     passing = asyncio.create_task(asyncio.sleep(seconds + _LAST_S))
-    # A loop that ends early ends with its error.
+    # A loop that ends early has failed; its error is raised below.
     await asyncio.wait((passing, planning, *others), return_when=asyncio.FIRST_COMPLETED)
     for task in (passing, planning):
         task.cancel()
@@ -120,9 +121,9 @@ async def _let_pass(app: Duly, notes: Notes, seconds: float) -> Counter[str]:
 
 
 async def _plan(planner: Planner, notes: Notes) -> None:
-    """Plan whenever a row is due; between that, rest until one is.
+    """Plan due rows, then sleep until the next one is due.
 
-    Only handlers can write an earlier one, so it looks while they run, and when one has ended.
+    Only handlers can add an earlier row, so it also checks while they run and after each one ends.
     """
     while True:
         report = await planner.run_once()

@@ -1,11 +1,10 @@
-"""An event loop whose time is a number.
+"""An event loop on virtual time.
 
-When nothing is ready it jumps to the next timer, so a month passes as fast as its events can be
-worked off. With a source of chance it also permutes what is ready: asyncio promises no order that
-a correct program may rely on. The same chance gives the same order.
+When nothing is ready it jumps to the next timer. With a random source it also shuffles the ready
+callbacks, since a correct program must not rely on their order; the same seed gives the same order.
 
-Whatever runs with the same `HOST` in its context belongs to one simulated process, which can be
-frozen as a stopped or starved process is: nothing of it runs, and its timers ring when it is back.
+Callbacks with the same `HOST` in their context belong to one simulated process. A process can be
+frozen, as if stopped or starved: none of its callbacks run, and its timers fire when it resumes.
 """
 
 from __future__ import annotations
@@ -22,58 +21,58 @@ from duly.triggers.instants import to_ms
 
 T = TypeVar("T")
 HOST: ContextVar[str | None] = ContextVar("HOST", default=None)
-"""The simulated process that a task or a callback belongs to."""
+"""The simulated process of a task or callback. None: it belongs to no process."""
 _ROUNDING_S = 1e-6
 
 
 class NothingLeft(RuntimeError):
-    """Everybody waits, and no timer will ever wake anybody."""
+    """A deadlock: all tasks wait and no timer is pending."""
 
 
 class VirtualClock:
-    """A clock that is as far on as the loop; `skew_s` is how wrong a host's own clock is."""
+    """A clock that follows the virtual loop, plus the clock error `skew_s` of a host."""
 
     def __init__(self, start: datetime, loop: VirtualLoop, skew_s: float = 0.0) -> None:
         self._start = start + timedelta(seconds=skew_s)
         self._loop = loop
 
     def now(self) -> datetime:
-        """The present instant, aware, in UTC."""
+        """Return the current instant, aware."""
         return self._start + timedelta(seconds=self._loop.time())
 
     def now_ms(self) -> int:
-        """The same in milliseconds since 1970."""
+        """Return the current instant in milliseconds since 1970."""
         return to_ms(self.now())
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """asyncio without a selector: timers only, no sockets, functions for threads run at once."""
+    """An asyncio loop with timers only: no sockets, and executor functions run inline."""
 
     def __init__(self, chance: random.Random | None = None) -> None:
         super().__init__()
-        # BaseEventLoop leaves these to the class that knows about files and sockets.
+        # BaseEventLoop expects its subclass to provide these.
         self._selector = _Jump(self)
         self._process_events = self._permute
         self._chance = chance
         self.now_s = 0.0
         self.on_jump: Callable[[float], None] | None = None
-        """Told the new time whenever it moved."""
+        """Called with the new virtual time, in seconds, after each jump."""
         self._frozen_until: dict[str, float] = {}
         self._held: list[asyncio.Handle] = []
-        """What frozen processes would run."""
+        """Ready callbacks of frozen processes."""
 
     def time(self) -> float:
-        """Seconds since the loop began."""
+        """Return the seconds since the loop was created."""
         return self.now_s
 
     def jump(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance virtual time."""
         self.now_s += seconds
         if self.on_jump is not None:
             self.on_jump(self.now_s)
 
     def freeze(self, host: str, seconds: float) -> None:
-        """Let nothing of a process run for so long."""
+        """Suspend all callbacks and timers of a process for `seconds`."""
         until = max(self.now_s + seconds, self._frozen_until.get(host, 0.0))
         self._frozen_until[host] = until
         timers: Any = self._scheduled  # type: ignore[attr-defined]  # of BaseEventLoop
@@ -84,12 +83,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_at(until, self._thaw_due)
 
     def thaw(self) -> None:
-        """Let every frozen process go on now; timers that were put off stay so."""
+        """Resume every frozen process now; its postponed timers keep their new times."""
         self._frozen_until.clear()
         self._thaw_due()
 
     def _thaw_due(self) -> None:
-        # A jump to a timer may end a rounding error before it.
+        # Rounding may end a jump slightly before its timer.
         soon_s = self.now_s + _ROUNDING_S
         frozen = self._frozen_until.items()
         self._frozen_until = {host: until for host, until in frozen if until > soon_s}
@@ -97,7 +96,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extend(held)  # type: ignore[attr-defined]  # of BaseEventLoop
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run to the end, and leave nothing behind."""
+        """Run a coroutine, cancel its leftover tasks, close the loop, and return its result."""
         asyncio.set_event_loop(None)
         try:
             return self.run_until_complete(main)
@@ -109,11 +108,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]  # typeshed hides that it may be any future
         self, _executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run it here and now: a thread would bring back chance, and time stands still anyway."""
+        """Run the function inline: threads would not be deterministic."""
         answer: asyncio.Future[T] = self.create_future()
         try:
             answer.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the answer
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
             answer.set_exception(error)
         return answer
 
@@ -125,7 +124,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.run_until_complete(asyncio.wait(tasks, timeout=60.0))
 
     def _permute(self, _events: list[object]) -> None:
-        """Called before each round of what is ready."""
+        """Hold frozen callbacks and shuffle the ready ones; called before each loop iteration."""
         ready: Any = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop
         if self._frozen_until:
             self._hold_frozen(ready)
@@ -133,7 +132,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._chance.shuffle(ready)
 
     def _hold_frozen(self, ready: Any) -> None:
-        """Set aside what belongs to frozen processes."""
+        """Set aside ready callbacks of frozen processes."""
         callbacks = list(ready)
         ready.clear()
         for each in callbacks:
@@ -141,24 +140,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
             (self._held if is_frozen else ready).append(each)
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps, so nobody needs to be woken."""
+        """Do nothing: the loop never blocks, so it needs no wake-up."""
 
 
 def _owner_of(callback: Any) -> str | None:
     """Return the simulated process that a callback belongs to."""
-    context: Context = callback._context  # noqa: SLF001 - asyncio tells it in no other way
+    context: Context = callback._context  # noqa: SLF001 - asyncio has no public API for it
     return context.get(HOST)
 
 
 class _Jump:
-    """Stands where a selector would: waiting for so long is letting so much time pass."""
+    """A selector replacement that advances virtual time instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[object]:
         if timeout is None:
-            raise NothingLeft("everybody waits for somebody, and nobody for a time")
+            raise NothingLeft("deadlock: all tasks wait and no timer is pending")
         if timeout > 0:
             self._loop.jump(timeout)
         return []

@@ -1,7 +1,7 @@
-"""A node of a simulation: the production planner, worker and keeper, and their way to the store.
+"""A simulated node: the production planner, worker and keeper over an unreliable store.
 
-A node that dies never reaches the store again: what its loops still want to write on their way out
-is refused, as it would be from a process that is gone.
+A dead node never reaches the store again: writes that its loops still attempt during shutdown are
+refused, as from a process that no longer exists.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from duly.testing.simulation.loop import HOST, VirtualClock, VirtualLoop
 from duly.testing.simulation.record import Record, WatchedStore
 
 _BACK_SHARE = 0.3
-"""Answers that others may overtake; of more, the simulation would only be slower."""
+"""Share of answers with a return latency, so that others may overtake them; more is only slower."""
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """What all nodes share."""
+    """State that all nodes share."""
 
     loop: VirtualLoop
     clock: VirtualClock
-    """The store's: it decides."""
+    """The clock of the store, which is authoritative."""
     store: WatchedStore
     record: Record
     chance: random.Random
@@ -40,7 +40,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """How the loops of a node run."""
+    """Options of the loops of a node."""
 
     planner: PlannerOptions
     worker: WorkerOptions
@@ -48,18 +48,18 @@ class NodeOptions:
 
 
 class Mortal(Protocol):
-    """Whoever asks for verbs: it may be gone, or cut off for a while."""
+    """A caller of store verbs that may die or be cut off from the store."""
 
     name: str
     is_dead: bool
     cut_until_s: float
 
     def die(self, why: str) -> None:
-        """End at once, in the middle of whatever it does."""
+        """Stop at once, at any point."""
 
 
 class NodeStore:
-    """The store as one node reaches it: late, twice, in vain, or not at all."""
+    """The store seen by one node: with latency, refusals, lost answers and network cuts."""
 
     def __init__(self, around: Surroundings, node: Mortal) -> None:
         self._around = around
@@ -68,11 +68,11 @@ class NodeStore:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the store can; a hint may still not come."""
+        """The capabilities of the store; hints may still be lost."""
         return self._around.store.capabilities
 
     def listen(self, wake: Wake) -> Callable[[], None]:
-        """Hear of some of what the store tells, sooner or later, once or twice."""
+        """Subscribe to hints, which may be lost, late or doubled; return the unsubscriber."""
         around = self._around
 
         def hear(hint: str) -> None:
@@ -98,7 +98,7 @@ class NodeStore:
         async def ask(*args: Any, **kwargs: Any) -> Any:
             return await self._ask(name, verb, args, kwargs)
 
-        self.__dict__[name] = ask  # so that it is made once
+        self.__dict__[name] = ask  # cache, so that __getattr__ runs once per verb
         return ask
 
     async def _ask(
@@ -128,7 +128,7 @@ class NodeStore:
         return answer
 
     async def _go(self, *, share: float = 1.0) -> None:
-        """One way, to the store or back; only a share of them takes time worth telling."""
+        """Wait for one way to the store or back; `share`: probability that it has a latency."""
         around, node = self._around, self._node
         if around.chance.random() < share:
             await asyncio.sleep(self._way_s())
@@ -151,11 +151,11 @@ class NodeStore:
 
 
 Actions = Callable[["Node"], Mapping[str, Action]]
-"""The actions that a node knows; they record what they do on it."""
+"""Returns the actions of a node; they record what they do there."""
 
 
 class Node:
-    """One process of an application, alive until it dies or is stopped."""
+    """One process of an application, running until it dies or is stopped."""
 
     def __init__(
         self, name: str, around: Surroundings, options: NodeOptions, actions: Actions
@@ -163,7 +163,7 @@ class Node:
         self.name = name
         self.is_dead = False
         self.is_leaving = False
-        """Stopped: it takes nothing more."""
+        """True after stop(): the node takes no more work."""
         self.cut_until_s = 0.0
         self.around = around
         store = cast(Store, NodeStore(around, self))
@@ -177,7 +177,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Let the loops run."""
+        """Start the loops."""
         context = contextvars.copy_context()
         context.run(HOST.set, self.name)
         self._tasks = [
@@ -187,14 +187,14 @@ class Node:
             task.add_done_callback(self._on_end)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """A loop that ends with an error takes its process along."""
+        """Record the error of a failed loop and let its whole process die."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.is_dead:
             self.around.record.errors.append((self.name, f"{type(error).__name__}: {error}"))
             self.die(f"by {type(error).__name__}")
 
     def die(self, why: str) -> None:
-        """End at once, in the middle of whatever it does."""
+        """Stop at once, at any point."""
         if not self.is_dead:
             self.is_dead = True
             self.around.record.fault(self.around.clock.now_ms(), self.name, "killed", why)
@@ -202,18 +202,18 @@ class Node:
                 task.cancel()
 
     def freeze(self, seconds: float) -> None:
-        """Stand still for so long, as a process that gets no processor, and then go on."""
+        """Suspend the process for `seconds`, as if it got no CPU time."""
         self.around.record.fault(
             self.around.clock.now_ms(), self.name, "frozen", f"for {seconds:.1f} s"
         )
         self.around.loop.freeze(self.name, seconds)
 
     def stop(self) -> None:
-        """End when what runs has ended."""
+        """Stop after running work has ended."""
         self.is_leaving = True
         for each in self._loops:
             each.stop()
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all its loops have ended."""
         await asyncio.wait(self._tasks)

@@ -1,6 +1,6 @@
-"""A store that notes what a worker runs, and lets an idle one wait without asking again and again.
+"""A store wrapper that records a worker's runs and lets an idle worker wait without polling.
 
-Only for a store that one worker has to itself: then nothing can come without a hint or a time.
+Only for a store used by a single worker: then new work always comes with a hint or a known time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from duly.triggers.instants import from_ms
 
 
 class Run(NamedTuple):
-    """One try of one handler."""
+    """One attempt of one handler."""
 
     schedule: str | None
-    """`flow/owner/name`; None: the job was enqueued."""
+    """`flow/owner/name`. None: the job was enqueued without a schedule."""
     nominal_at: datetime | None
     began_at: datetime
     ended_at: datetime
     state: JobState
-    """What the try led to: `succeeded`, `retrying`, `dead`, ..."""
+    """State of the job after the attempt: `succeeded`, `retrying`, `dead`, ..."""
     error: str | None
     job_id: JobId
 
 
 class Notes:
-    """The verbs of a store; those of a worker leave a note."""
+    """A store wrapper that records claims and completions of a worker."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Notes:
         self._news = Signal()
         self._is_over = False
         self.changed = Signal()
-        """A handler began or ended."""
+        """Set when a handler begins or ends."""
         self.runs: list[Run] = []
         self._end_listening = store.listen(lambda _hint: self._news.set())
 
@@ -54,17 +54,17 @@ class Notes:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a handler runs, or is about to."""
+        """True while a handler is running or about to run."""
         return bool(self._begun)
 
     def stop(self) -> None:
-        """Let nobody wait any more."""
+        """Wake waiting claims; later ones return at once."""
         self._end_listening()
         self._is_over = True
         self._news.set()
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
-        """Take queued jobs; where there are none, wait until there may be, and look once more."""
+        """Claim queued jobs; if there are none, wait until there may be some and try once more."""
         claims = await self._store.claim_jobs(request)
         if not claims.jobs and not self._is_over:
             rest_ms = None if claims.wake_at_ms is None else claims.wake_at_ms - claims.now_ms
@@ -76,9 +76,9 @@ class Notes:
         return claims
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        """Store how attempts ended, and note each."""
+        """Store the ends of attempts and record each run; return the refused ids."""
         refused = await self._store.finish(finishes)
-        self._news.set()  # a worker that has room again asks for more than it did
+        self._news.set()  # the worker has free slots again and may claim more
         for each in finishes:
             begun = self._begun.pop(each.job_id, None)
             if begun is not None and each.job_id not in refused:
@@ -92,7 +92,7 @@ class Notes:
         self.runs.append(Run(name, nominal_at, began_at, ended_at, end.state, end.error, job.id))
 
     async def _name(self, job: LeasedJob) -> str | None:
-        """The key of the schedule, from its ledger: it may have been deleted since."""
+        """Return the schedule's key from its ledger, since the schedule may have been deleted."""
         if job.schedule_id is None:
             return None
         if job.schedule_id not in self._names:

@@ -1,7 +1,7 @@
-"""Which times a schedule should have fired at: a second opinion, from its definitions alone.
+"""An independent calculation of the times a schedule should have fired at.
 
-Walks each rule from one time to the next over the stretches in which it was in force. It knows
-neither index rows nor planners. A time belongs to the stretch that its run time lies in.
+Walks each trigger over the periods in which its definition was in force, without index rows or
+planners. A time belongs to the period that contains its run time.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ FOREVER_MS = 1 << 60
 
 
 class Stretch(NamedTuple):
-    """A definition, and from when (not included) until when (included) it was in force."""
+    """A definition and the period it was in force: `since_ms` exclusive, `until_ms` inclusive."""
 
     since_ms: int
     until_ms: int
     definition: Definition
     is_last: bool
-    """Nothing came after it: no edit, no deletion."""
+    """True if no edit or deletion followed."""
 
 
 class Expected(NamedTuple):
-    """A nominal time that should be accounted for."""
+    """A nominal time that the ledger must account for."""
 
     nominal_ms: int
     run_at_ms: int
@@ -34,7 +34,7 @@ class Expected(NamedTuple):
 
 
 def stretches(changes: Sequence[ScheduleChange]) -> list[Stretch]:
-    """The definitions of a schedule one after another, until it was deleted."""
+    """Return the definitions of a schedule in order, until it was deleted."""
     found: list[Stretch] = []
     for at_ms, schedule, _ in changes:
         if found and found[-1].is_last:
@@ -49,7 +49,7 @@ def stretches(changes: Sequence[ScheduleChange]) -> list[Stretch]:
 
 
 def expected(stretch: Stretch, end_ms: int) -> Iterator[Expected]:
-    """The times whose run time came while the definition was in force, paused or not."""
+    """Yield times whose run time came while the definition was in force, paused or not."""
     trigger = stretch.definition.trigger
     offset_ms = trigger.offset_ms
     until_ms = min(stretch.until_ms, end_ms)
@@ -60,7 +60,7 @@ def expected(stretch: Stretch, end_ms: int) -> Iterator[Expected]:
 
 
 def not_yet_due(stretch: Stretch) -> Iterator[int]:
-    """Times that had come when the definition was replaced, but whose spread had not passed."""
+    """Yield times that had come when the definition was replaced, but whose run time had not."""
     trigger = stretch.definition.trigger
     nominal_ms = trigger.next_after_ms(stretch.until_ms - trigger.offset_ms)
     while nominal_ms is not None and nominal_ms <= stretch.until_ms:

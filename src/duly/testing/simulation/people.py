@@ -1,6 +1,6 @@
-"""The users of a simulated application: they make, change, pause, delete and push schedules.
+"""Simulated users: they create, edit, pause, delete and trigger schedules.
 
-They are told by nobody what the loops are doing, and ask again when an answer was lost.
+They do not know what the loops are doing, and retry when an answer was lost.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _TRIES = 3
 
 @dataclass(slots=True)
 class Person:
-    """Somebody in front of the application; never killed, but not always answered."""
+    """A user of the application; never killed, but requests and answers may be lost."""
 
     name: str = "person"
     is_dead: bool = False
     cut_until_s: float = 0.0
 
     def die(self, why: str) -> None:
-        """People live on; what they asked for may be lost all the same."""
+        """Do nothing: users are not killed, only their request may be lost."""
 
 
 @dataclass(slots=True)
 class People:
-    """What users do, drawn by chance."""
+    """Users that make random requests."""
 
     around: Surroundings
     draw: Drawing
     names: tuple[str, ...]
     pause_s: float
-    """Between two deeds, on average."""
+    """Mean seconds between two requests."""
     store: Store = field(init=False)
     _requests: int = 0
 
@@ -51,7 +51,7 @@ class People:
         self.store = cast(Store, NodeStore(self.around, Person()))
 
     async def act(self) -> None:
-        """Do one thing after another, until cancelled."""
+        """Make one request after another, until cancelled."""
         for name in self.names:
             await self._try(name, "create")
         chance = self.around.chance
@@ -84,7 +84,7 @@ class People:
             except BackendUnavailable:
                 continue
             except (Conflict, NotFound):
-                pass  # somebody was faster: this person, before an answer was lost
+                pass  # applied by an earlier try whose answer was lost
             return
 
     async def _do(self, name: str, deed: str, request: str) -> None:
@@ -136,7 +136,7 @@ class People:
         elif deed == "pause_failing":
             await self.store.pause_failing(schedule.id)
         else:
-            # Not before the last edit: times of an earlier rule are not this one's.
+            # Not before the last edit: earlier times belong to the earlier rule.
             now_ms = self.around.clock.now_ms()
             if schedule.updated_at_ms < now_ms:
                 await self.store.backfill(

@@ -1,7 +1,7 @@
-"""What happened in a simulation: every state that the store went through, and what ran.
+"""The record of a simulation: every state of the store, and the handlers that ran.
 
-The record looks at the tables after each verb and keeps what changed. Checks read it and nothing
-else, so that they cannot believe what a verb says of itself.
+After each verb the record compares the tables and keeps the changes. Checks read only this record,
+so they do not depend on what verbs report.
 """
 
 from __future__ import annotations
@@ -24,62 +24,62 @@ from duly.stores.memory import MemoryStore
 from duly.stores.memory.tables import LedgerEntry, Stored, Tables, schedule_of
 
 Place = tuple[ScheduleId, int]
-"""Of a row of the ledger: its schedule and its nominal time."""
+"""Key of a ledger row: schedule id and nominal time."""
 
 _READS = ("get_", "list_", "find_", "count_", "fold_", "beat", "job_", "now_ms", "schedule_events")
 
 
 def short(long_id: str) -> str:
-    """An id in a trace: the part that differs between ids made together."""
+    """Return the part of an id that differs between ids made together, for traces."""
     return long_id[-16:-8]
 
 
 class WatchedStore(MemoryStore):
-    """The memory store, with its tables to look at."""
+    """The memory store, with read access to its tables."""
 
     @property
     def tables(self) -> Tables:
-        """Everything that is stored; look, but do not touch."""
+        """The stored tables; read only."""
         return self._tables
 
 
 class ScheduleChange(NamedTuple):
-    """A schedule as it stood from a time on; None: it was deleted."""
+    """A schedule's value from a time on. None: it was deleted."""
 
     at_ms: int
     schedule: Schedule | None
     step: int = 0
-    """The number of the verb that made it so."""
+    """Number of the verb that made the change."""
 
 
 class RowChange(NamedTuple):
-    """A row of the ledger as it stood from a time on; None: it was taken apart."""
+    """A ledger row's value from a time on. None: it was removed, or split into others."""
 
     at_ms: int
     row: Occurrence | None
     is_extra: bool = False
-    """Somebody asked for it: run now, or a backfill."""
+    """True for a requested run: run now, or a backfill."""
     step: int = 0
 
 
 class HandChange(NamedTuple):
-    """Where the index row of a schedule stood from a time on; None: it had none."""
+    """The time of a schedule's index row from a time on. None: it had no row."""
 
     at_ms: int
     nominal_ms: int | None
 
 
 class JobChange(NamedTuple):
-    """A job as it stood from a time on; None: it was pruned."""
+    """A job's value from a time on. None: it was pruned."""
 
     at_ms: int
     job: Job | None
     step: int
-    """The number of the verb that made it so."""
+    """Number of the verb that made the change."""
 
 
 class Start(NamedTuple):
-    """A handler began."""
+    """The start of a handler."""
 
     at_ms: int
     node: str
@@ -87,11 +87,11 @@ class Start(NamedTuple):
     schedule_id: ScheduleId | None
     nominal_ms: int | None
     fence: int = 0
-    """Of the claim that it runs under."""
+    """Fence of the claim it runs under."""
 
 
 class Violation(NamedTuple):
-    """A promise that was not kept: which, about what, and how."""
+    """A broken promise: its name, the id concerned, and the details."""
 
     promise: str
     about: str
@@ -100,36 +100,36 @@ class Violation(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """Everything that checks are made of."""
+    """Everything that the checks read."""
 
     store: WatchedStore
     end_ms: int = 0
-    """When it was over."""
+    """End of the simulation, by the store's clock."""
     schedules: dict[ScheduleId, list[ScheduleChange]] = field(default_factory=dict)
     rows: dict[Place, list[RowChange]] = field(default_factory=dict)
     hands: dict[ScheduleId, list[HandChange]] = field(default_factory=dict)
     jobs: dict[JobId, list[JobChange]] = field(default_factory=dict)
     changes: list[JobChange] = field(default_factory=list)
-    """Of all jobs, in order."""
+    """Changes of all jobs, in order."""
     said: dict[int, set[tuple[JobId, int]]] = field(default_factory=dict)
-    """By step: the fences that a worker named when it ended attempts."""
+    """Jobs and fences in each `finish` call, by step."""
     events: dict[JobId, tuple[JobEvent, ...]] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
     together: list[tuple[Start, Start]] = field(default_factory=list)
-    """Handlers of one job that ran at the same time on one node: the earlier, the later."""
+    """Pairs of handlers that ran at once for one job on one node: the earlier, the later."""
     at_work: dict[tuple[str, JobId], list[Start]] = field(default_factory=dict)
-    """Handlers that have begun and not ended, by node and job."""
+    """Running handlers, by node and job."""
     errors: list[tuple[str, str]] = field(default_factory=list)
-    """What ended a loop, and the node it ran on."""
+    """Node and error of each loop that failed."""
     metrics: dict[tuple[str, str], int] = field(default_factory=dict)
-    """At the end: what `duly_occurrences` says by flow and outcome."""
+    """Final values of `duly_occurrences`, by flow and outcome."""
     lines: list[str] = field(default_factory=list)
     """The trace."""
     faults: Counter[str] = field(default_factory=Counter)
     steps: int = 0
-    """Verbs so far that may change something."""
+    """Number of verbs so far that may change something."""
     verbs: dict[int, str] = field(default_factory=dict)
-    """Their names, by number."""
+    """Names of these verbs, by number."""
     _documents: dict[tuple[str, str, str], Stored] = field(default_factory=dict)
     _index: dict[ScheduleId, IndexRow] = field(default_factory=dict)
     _ledger: dict[Place, LedgerEntry] = field(default_factory=dict)
@@ -140,12 +140,12 @@ class Record:
         self.lines.append(f"{at_ms} {who} {what}")
 
     def fault(self, at_ms: int, who: str, kind: str, what: str) -> None:
-        """Count what went wrong."""
+        """Count a fault and add it to the trace."""
         self.faults[kind] += 1
         self.note(at_ms, who, f"{kind}: {what}")
 
     def begin(self, start: Start) -> None:
-        """Keep that a handler began."""
+        """Record the start of a handler."""
         self.starts.append(start)
         self.note(start.at_ms, start.node, f"runs {short(start.job_id)}")
         beside = self.at_work.setdefault((start.node, start.job_id), [])
@@ -153,15 +153,15 @@ class Record:
         beside.append(start)
 
     def end(self, start: Start) -> None:
-        """Keep that a handler has ended, however it did."""
+        """Record the end of a handler, whatever its outcome."""
         self.at_work[start.node, start.job_id].remove(start)
 
     def digest(self) -> str:
-        """One number for the whole trace: the same seed gives the same."""
+        """Return a hash of the whole trace; equal for equal seeds."""
         return sha256("\n".join(self.lines).encode()).hexdigest()[:16]
 
     def look(self, at_ms: int, who: str, verb: str, asked: Sequence[Any] = ()) -> None:
-        """Keep what a verb changed; `asked` is what it was asked with."""
+        """Record the changes of a verb; `asked` are its arguments."""
         if verb.startswith(_READS):
             return
         self.steps += 1
@@ -248,5 +248,5 @@ class Record:
         self._index = now
 
     def last_rows(self) -> dict[Place, Occurrence]:
-        """The ledger as it stands."""
+        """Return the ledger at the end, by schedule and nominal time."""
         return {place: entry.occurrence for place, entry in self._ledger.items()}

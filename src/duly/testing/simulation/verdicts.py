@@ -1,4 +1,4 @@
-"""What a simulation came to: what did not hold, how much happened, and the way to see it again."""
+"""The result of a simulation: violations, counts, and the command to replay it."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _TOLD_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One seed, judged."""
+    """The result of one seed."""
 
     seed: int
     digest: str
-    """Of the trace: the same seed gives the same."""
+    """Hash of the trace; equal for equal seeds."""
     violations: tuple[Violation, ...]
     occurrences: int
-    """Rows of the ledger, runs of times as one."""
+    """Ledger rows; a range of times counts as one."""
     starts: int
-    """Handlers that began."""
+    """Handlers started."""
     verbs: int
-    """Steps that may change something."""
+    """Store verbs that may change something."""
     left_behind: int
-    """Times that a deletion found unplanned; they have no row."""
+    """Times without a row because the schedule was deleted before they were planned."""
     faults: Counter[str] = field(default_factory=Counter)
     trace: tuple[str, ...] = ()
-    """The end of what is known about the first thing that did not hold."""
+    """The part of the trace about the first violation."""
 
     @property
     def is_good(self) -> bool:
-        """Whether everything held."""
+        """True if nothing was violated."""
         return not self.violations
 
     def told(self) -> str:
-        """For people: what did not hold, the trace, and how to replay it."""
+        """Return a report: the violations, the trace, and the command to replay it."""
         lines = [f"seed {self.seed}: {len(self.violations)} violations, trace {self.digest}"]
         lines += [f"  {each.promise}: {each.about} {each.how}" for each in self._few()]
         lines += [f"    {line}" for line in self.trace]
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def simulate(seed: int, make_store: MakeStore = make_watched) -> Verdict:
-    """Run the simulation of a seed and judge it; the same seed, the same verdict."""
+    """Run the simulation of a seed and check it; equal seeds give equal verdicts."""
     record = run(seed, make_store).record
     found = tuple(violations(record))
     return Verdict(
@@ -69,7 +69,7 @@ def simulate(seed: int, make_store: MakeStore = make_watched) -> Verdict:
 
 
 def _trace(record: Record, violation: Violation) -> tuple[str, ...]:
-    """The lines about one schedule or job, around the time that is named, if one is."""
+    """Return the trace lines about one schedule or job, around the time named, if any."""
     tag = short(violation.about)
     lines = [line for line in record.lines if tag in line]
     named = next((word for word in violation.how.split() if word.isdigit() and len(word) > 9), None)

@@ -1,7 +1,7 @@
-"""What people do in a simulation: schedules they make, and how they change their minds.
+"""Random definitions for the schedules of a simulation.
 
-Every rule ends at the same time, so that a simulation has a quiet end in which everything that was
-begun must come to one.
+Every trigger ends at the same time, so that a simulation has a quiet end in which everything that
+was started must finish.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asi
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Draws what a schedule may be made of."""
+    """A random source of triggers, policies, inputs and limits of schedules."""
 
     chance: random.Random
     now: Callable[[], datetime]
     end: datetime
-    """Of every rule."""
+    """`end_at` of every trigger."""
 
     def trigger(self) -> Trigger:
-        """A rule that fires between now and the end, most likely."""
+        """Return a trigger that probably fires between now and the end."""
         kinds = (self._every, self._seconds, self._minutes, self._daily, self._weekly, self._once)
         return self.chance.choices(kinds, weights=(4, 3, 1, 2, 1, 1))[0]()
 
     def policies(self) -> Policies:
-        """Any mix of policies."""
+        """Return any combination of policies."""
         chance = self.chance
         misfire = Misfire(
             kind=chance.choice(("run_once", "skip", "catch_up")),
@@ -62,7 +62,7 @@ class Drawing:
         )
 
     def input(self) -> dict[str, float]:
-        """How its handler behaves: seconds it takes, and shares of tries that fail or hang."""
+        """Return the handler's mean duration, and shares of attempts that fail or hang."""
         chance = self.chance
         return {
             "takes_s": chance.choice((0.01, 0.5, 4.0, 20.0)),
@@ -71,7 +71,7 @@ class Drawing:
         }
 
     def max_runs(self) -> int | None:
-        """Mostly no limit."""
+        """Return a limit on runs; most often None."""
         return self.chance.choice((None, None, None, 1, 4))
 
     def _spread(self) -> float | None:

@@ -1,7 +1,7 @@
-"""One simulation: a seed becomes nodes, people and weather, and then a record to check.
+"""One simulation: create nodes, users and faults from a seed, run them, and return the record.
 
-Everything that happens follows from the seed: the loop's order, the ways to the store, what fails,
-what people do, how handlers behave, and every id.
+Everything follows from the seed: the loop's order, latencies, faults, user requests, the behaviour
+of handlers, and every id.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from duly.testing.simulation.record import Record, Start, WatchedStore
 from duly.testing.simulation.workload import Drawing
 
 STARTS = (
-    datetime(2026, 3, 29, 0, 57, tzinfo=UTC),  # Berlin: an hour is left out at 01:00
-    datetime(2026, 10, 25, 0, 57, tzinfo=UTC),  # and comes twice
+    datetime(2026, 3, 29, 0, 57, tzinfo=UTC),  # Berlin: clocks go forward at 01:00 UTC
+    datetime(2026, 10, 25, 0, 57, tzinfo=UTC),  # Berlin: clocks go back
     datetime(2026, 3, 8, 6, 57, tzinfo=UTC),  # New York
     datetime(2026, 11, 1, 5, 57, tzinfo=UTC),
-    datetime(2026, 4, 4, 14, 57, tzinfo=UTC),  # Lord Howe: half an hour
+    datetime(2026, 4, 4, 14, 57, tzinfo=UTC),  # Lord Howe: a change of half an hour
     datetime(2026, 12, 31, 23, 57, tzinfo=UTC),
 )
 _SETTLE_S = 5.0
@@ -46,7 +46,7 @@ MakeStore = Callable[[Clock, PlanSettings], WatchedStore]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a seed decides before anything happens."""
+    """The parameters that a seed determines in advance."""
 
     start: datetime
     seconds: float
@@ -60,7 +60,7 @@ class Scene:
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Scene:
-        """A small application on a bad day."""
+        """Draw the parameters of a small application under faults."""
         return cls(
             start=chance.choice(STARTS),
             seconds=chance.uniform(90, 330),
@@ -75,13 +75,13 @@ class Scene:
 
 
 def make_watched(clock: Clock, planning: PlanSettings) -> WatchedStore:
-    """The store that simulations run on."""
+    """Return the store that simulations run on by default."""
     return WatchedStore(clock, planning=planning)
 
 
 @dataclass(slots=True)
 class Ran:
-    """A simulation that is over."""
+    """A finished simulation."""
 
     seed: int
     scene: Scene
@@ -89,8 +89,8 @@ class Ran:
 
 
 def run(seed: int, make_store: MakeStore = make_watched) -> Ran:
-    """Run the simulation of a seed to its quiet end."""
-    chance = random.Random(seed)  # noqa: S311 - it has to repeat itself
+    """Run the simulation of a seed until nothing is left to do, and return its record."""
+    chance = random.Random(seed)  # noqa: S311 - must be reproducible
     scene = Scene.drawn(chance)
     loop = VirtualLoop(chance)
     clock = VirtualClock(scene.start, loop)
@@ -104,7 +104,7 @@ def run(seed: int, make_store: MakeStore = make_watched) -> Ran:
 
 @contextmanager
 def _only_this_chance(chance: random.Random, clock: Clock) -> Iterator[None]:
-    """Let ids, and what draws from the module `random`, follow from the seed too."""
+    """Derive ids and the global `random` module from the seed."""
     state = random.getstate()
     random.seed(chance.random())
     try:
@@ -116,7 +116,7 @@ def _only_this_chance(chance: random.Random, clock: Clock) -> Iterator[None]:
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """What goes wrong here is meant to; the trace tells it."""
+    """Silence the logs of `duly`: the faults are intended, and recorded in the trace."""
     logger = logging.getLogger("duly")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -167,7 +167,7 @@ class _World:
         self._around.record.note(self._around.clock.now_ms(), node.name, "starts")
 
     async def _kill(self) -> None:
-        """Let nodes die, or stop, and others take their place."""
+        """Kill or stop nodes, and start replacements."""
         chance, every_s = self._around.chance, self._scene.faults.death_every_s
         while True:
             await asyncio.sleep(1.0 if every_s is None else chance.expovariate(1 / every_s))
@@ -183,7 +183,7 @@ class _World:
                 self._start_node()
 
     async def _cut(self) -> None:
-        """Let nodes lose their way to the database for a while."""
+        """Cut nodes off from the database for a while."""
         around, every_s = self._around, self._scene.faults.cut_every_s
         while every_s is not None:
             await asyncio.sleep(around.chance.expovariate(1 / every_s))
@@ -194,7 +194,7 @@ class _World:
                 around.record.fault(around.clock.now_ms(), node.name, "cut", f"for {seconds:.1f} s")
 
     async def _freeze(self) -> None:
-        """Let processes stand still, some past their lease, and come back."""
+        """Freeze and resume processes, some for longer than their lease."""
         around, faults = self._around, self._scene.faults
         while faults.freeze_every_s is not None:
             await asyncio.sleep(around.chance.expovariate(1 / faults.freeze_every_s))
@@ -203,7 +203,7 @@ class _World:
                 around.chance.choice(living).freeze(leases * self._scene.lease_s)
 
     async def _lose(self) -> None:
-        """Let nodes die one after another, each when it may have the jobs of the one before."""
+        """Kill nodes in a row, each when it may have taken over the jobs of the last."""
         around, faults = self._around, self._scene.faults
         while faults.losses_every_s is not None:
             await asyncio.sleep(around.chance.expovariate(1 / faults.losses_every_s))
@@ -211,14 +211,14 @@ class _World:
                 if living := self._living():
                     around.chance.choice(living).die(f"loss {number + 1} in a row")
                 self._start_node()
-                # The keeper looks for expired leases every few seconds.
+                # The keeper checks for expired leases every few seconds.
                 await asyncio.sleep(self._scene.lease_s + around.chance.uniform(0.0, 8.0))
 
     def _living(self) -> list[Node]:
         return [node for node in self._nodes if not node.is_dead and not node.is_leaving]
 
     async def _calm(self, troubles: list[asyncio.Task[None]]) -> None:
-        """Let nothing more go wrong, and somebody be there."""
+        """Stop all faults, and make sure that a node is running."""
         for task in troubles:
             task.cancel()
         await asyncio.wait(troubles)
@@ -230,11 +230,11 @@ class _World:
             self._start_node()
 
     async def _settle(self) -> None:
-        """Wait until nothing is left to do; what never ends is for the checks to name."""
+        """Wait, for a limited time, until no work is left; the checks report unfinished work."""
         tables = self._around.store
         for _ in range(_SETTLE_LOOKS):
             await asyncio.sleep(_SETTLE_S)
-            if not self._living():  # what was drawn before may have struck only now
+            if not self._living():  # a fault drawn earlier may take effect only now
                 self._start_node()
             jobs = (stored.job for stored in tables.tables.jobs.values())
             if not tables.tables.rows and all(job.state in FINAL for job in jobs):
@@ -242,8 +242,8 @@ class _World:
 
 
 async def _read_metrics(store: WatchedStore) -> dict[tuple[str, str], int]:
-    """Return what a process that starts now would serve as `duly_occurrences`."""
-    # Whoever only fast-forwards an application needs no metrics library.
+    """Return the `duly_occurrences` that a process started now would serve."""
+    # Imported here: fast_forward() alone needs no metrics library.
     from duly.web.metrics import of_ledger
 
     families = of_ledger(await store.count_occurrences())
@@ -255,14 +255,14 @@ async def _read_metrics(store: WatchedStore) -> dict[tuple[str, str], int]:
 
 
 def _actions(node: Node) -> Mapping[str, Action]:
-    """The one action of the simulated application, as it runs on a node."""
+    """Return the single action of the simulated application, bound to a node."""
     flow = Flow(FLOW)
     around = node.around
 
     @flow.action(name=ACTION)
     async def work(how: dict[str, Any], ctx: Context) -> None:
         if node.is_dead:
-            await asyncio.Event().wait()  # nobody runs here any more; the slot is on its way out
+            await asyncio.Event().wait()  # a dead node runs nothing; its slot is being cancelled
         stored = around.store.tables.jobs.get(ctx.job_id)
         job = None if stored is None else stored.job
         start = Start(

@@ -1,7 +1,7 @@
-"""The ASGI application: a thin edge around the contract, the tick, the webhooks and the API.
+"""The ASGI application: dispatch, tick, webhooks and the API for end users.
 
-Takes requests; gives answers. The order is the contract's: path and method, size, authentication,
-and only then what was asked. Paths are read below the mount, as they were sent.
+Checks run in the order of the contract: path and method, size, authentication, then the request
+itself. Paths are read below the mount, as sent.
 """
 
 from __future__ import annotations
@@ -42,55 +42,55 @@ from duly.web.serving.ambiguity import RefuseAmbiguous, UniqueHeaders
 log = logging.getLogger(__name__)
 
 NOBODY = (
-    "authenticate gave a principal with neither user nor workspace, which is the system; that is "
-    "answered 401; give None for somebody who is not known"
+    "authenticate returned a principal with neither user nor workspace, which is the system; such "
+    "requests are answered 401; return None for an unknown caller"
 )
 Endpoint = Callable[["Call"], Awaitable[Answer]]
 
 
 class Application(Protocol):
-    """What the surface needs of an application."""
+    """Parts of an application that the surface needs."""
 
     @property
     def flows(self) -> tuple[Flow, ...]:
-        """Its code."""
+        """Flows of the application."""
 
     @property
     def http(self) -> HttpOptions:
-        """What it decided about this surface."""
+        """Options of the HTTP surface."""
 
     @property
     def authorize(self) -> Authorize | None:
-        """Asked before anything is started."""
+        """Callback that is asked before anything is started; None: everything is allowed."""
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """Clock of the application."""
 
     async def ready(self) -> Store:
-        """The store, opened."""
+        """Open the store if needed and return it."""
 
     async def ticker(self) -> Tick:
-        """What posts its occurrences."""
+        """Return the tick that posts due occurrences."""
 
     async def close_ticker(self) -> None:
-        """Let go of its connections."""
+        """Close the connections of the tick."""
 
 
 class Call:
-    """A request on its way to an endpoint."""
+    """A matched request with its body."""
 
     def __init__(self, operation: Operation, match: Match, request: Request, body: bytes) -> None:
         self.operation = operation
         self.params = match.params
         self.request = request
         self.headers = UniqueHeaders(request.headers.raw)
-        """By names in lower case; reading one that was sent twice is refused."""
+        """Headers by lower-case name; reading one that was sent twice is refused."""
         self.body = body
 
 
 class Surface:
-    """The ASGI application; `other` answers what is not under /api, such as the dashboard."""
+    """The ASGI application; `other` answers paths outside /api, such as the dashboard."""
 
     def __init__(self, app: Application, *, other: ASGIApp | None = None) -> None:
         self._app = app
@@ -98,7 +98,7 @@ class Surface:
         self._paths = Paths(dict.fromkeys(each.path for each in OPERATIONS))
         self._operations = {(each.path, each.method): each for each in OPERATIONS}
         self._unambiguous = RefuseAmbiguous(self._route)
-        # A bad secret is said now, and so is that there is none.
+        # Built now, so that an invalid or missing secret is reported at startup.
         self.gatekeeper = _gatekeeper(app.http)
         self._told_system = False
         self._endpoints: dict[str, Endpoint] = {
@@ -158,7 +158,7 @@ class Surface:
         return UserApi(self._app.http)
 
     async def _answer(self, path: str, request: Request) -> Answer | None:
-        """The answer; None where nobody waits for it any more."""
+        """Return the answer; None: the client has disconnected."""
         match = self._paths.match(path)
         if match is None:
             return await self._unknown(request)
@@ -192,7 +192,7 @@ class Surface:
         return await self._for_user(call) if endpoint is None else await endpoint(call)
 
     async def _unknown(self, request: Request) -> Answer:
-        """Nothing is said of a path to somebody unknown, not even that there is none."""
+        """Answer an unknown path: 401 to unknown callers, so that paths cannot be probed."""
         if self.gatekeeper.admit_bearer(UniqueHeaders(request.headers.raw)) is None:
             try:
                 if await self._user(request) is None:
@@ -208,7 +208,7 @@ class Surface:
         found = None if authenticate is None else await asked(authenticate, request)
         if found is None or not found.is_system:
             return found
-        # Most likely a session without anybody in it: nobody is not the system.
+        # Most likely an anonymous session, which must not act as the system.
         if not self._told_system:
             self._told_system = True
             log.warning(NOBODY, extra={"event": "http.authenticate_system"})
@@ -255,7 +255,7 @@ class Surface:
         return await self._api.operations[call.operation.id](user_call)
 
     def _check_system(self, call: Call) -> None:
-        """Refuse callers that may not use a route that concerns every owner."""
+        """Refuse callers whose secret does not cover all owners."""
         refused = system_refusal(self.gatekeeper.admit_bearer(call.headers))
         if refused is not None:
             raise Refusal(refused)

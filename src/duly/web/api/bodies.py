@@ -1,4 +1,4 @@
-"""Reading a body that may be too large: refused by its length, or as soon as it is."""
+"""Reading of request bodies up to a limit, checked by the declared length and while reading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class TooLarge(Exception):
 
 
 async def read_limited(request: Request, most: int) -> bytes:
-    """The body, of so many bytes at most."""
+    """Return the body; raise TooLarge above `most` bytes."""
     said = request.headers.get("content-length", "")
     if said.isascii() and said.isdigit() and int(said[:20]) > most:
         raise TooLarge

@@ -1,7 +1,7 @@
-"""The API for end users: the schedules of the authenticated principal, and nobody else's.
+"""The API for end users: the schedules of the authenticated principal only.
 
-Takes a call that was authenticated; gives an answer. Whose schedules are meant is never read from
-the request: the principal's scope decides, so there is no id that reaches another's.
+The owner is never read from the request: the principal's scope decides, so no id can reach the
+schedules of another owner.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from duly.web.api.views import history_of, preview_of, view_of
 T = TypeVar("T")
 MAX_PREVIEW = 100
 _RUN = frozenset({"input", "trigger", "max_runs"})
-"""How an action is run; a change without them can only stop it, let it go on, or say why."""
+"""Fields that determine how an action runs; other changes only pause, resume or annotate it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A call of somebody known."""
+    """An authenticated call."""
 
     store: Store
     flow: Flow
     principal: Principal
     params: Mapping[str, str]
-    """Still encoded."""
+    """Still percent-encoded."""
     query: Mapping[str, str]
     body: bytes
 
     def read(self, kind: type[T], *, empty: T | None = None) -> T:
-        """The body; what does not fit is refused with the place of the mistake."""
+        """Return the decoded body; refuse an invalid one with the place of the error."""
         if empty is not None and not self.body.strip():
             return empty
         try:
@@ -63,7 +63,7 @@ class UserCall:
 
     @property
     def name(self) -> str:
-        """Of the schedule that the path names."""
+        """Name of the schedule in the path."""
         name = decoded(self.params["name"])
         if name is None:
             raise refusal(400, "invalid_schedule_id")
@@ -71,7 +71,7 @@ class UserCall:
 
     @property
     def after(self) -> str:
-        """The name behind which a page begins."""
+        """Name after which the page begins."""
         after = self.query.get("after", "")
         try:
             return after and check_name("after", after)
@@ -79,16 +79,16 @@ class UserCall:
             raise refusal(400, "invalid_query", str(error)) from None
 
     def redact(self, schedule: Schedule) -> Collection[str]:
-        """Names that the schedule's action calls secret."""
+        """Return the secret names that the schedule's action declares."""
         action = self.flow.actions.get(schedule.definition.action)
         return () if action is None else action.redact
 
     def view(self, schedule: Schedule, now_ms: int) -> shapes.ScheduleView:
-        """A schedule as its owner sees it."""
+        """Return the view of a schedule for its owner."""
         return view_of(schedule, now_ms, self.redact(schedule))
 
     def number(self, name: str, usual: int, most: int) -> int:
-        """A whole number of the query."""
+        """Return an integer from the query; refuse values outside 1 to `most`."""
         text = self.query.get(name, str(usual))
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
             raise refusal(400, "invalid_query", f"{name} is {text[:40]!r}; allowed: 1 to {most}")
@@ -96,7 +96,7 @@ class UserCall:
 
 
 class UserApi:
-    """Answers calls of end users; one method for each operation."""
+    """Endpoints for end users; one method per operation."""
 
     def __init__(self, options: HttpOptions) -> None:
         self._hand_over = options.user_hand_over
@@ -115,7 +115,7 @@ class UserApi:
         }
 
     async def list_mine(self, call: UserCall) -> Answer:
-        """One page by name."""
+        """Return one page of schedules by name."""
         limit = call.number("limit", 100, MAX_PAGE)
         found = await self._mine(call).list(after=call.after, limit=limit)
         now_ms = await call.store.now_ms()
@@ -125,7 +125,7 @@ class UserApi:
         )
 
     async def create(self, call: UserCall) -> Answer:
-        """Make a schedule."""
+        """Create a schedule."""
         new = call.read(shapes.NewSchedule)
         _check_written(new.input)
         made = await self._mine(call).create(
@@ -143,14 +143,14 @@ class UserApi:
         return Answer(201, call.view(made, await call.store.now_ms()))
 
     async def get(self, call: UserCall) -> Answer:
-        """One schedule."""
+        """Return one schedule."""
         found = await self._mine(call).get(call.name)
         if found is None:
             raise NotFound(call.name)
         return Answer(200, call.view(found, await call.store.now_ms()))
 
     async def update(self, call: UserCall) -> Answer:
-        """Change what is named."""
+        """Change the given fields."""
         changes = call.read(shapes.Changes)
         _check_written(changes.input)
         said: dict[str, Any] = {
@@ -163,30 +163,30 @@ class UserApi:
         return Answer(200, call.view(changed, await call.store.now_ms()))
 
     async def delete(self, call: UserCall) -> Answer:
-        """Remove a schedule."""
+        """Delete a schedule."""
         if not await self._mine(call).delete(call.name):
             raise NotFound(call.name)
         return Answer(204)
 
     async def pause(self, call: UserCall) -> Answer:
-        """Let it rest."""
+        """Pause a schedule."""
         note = call.read(shapes.Note, empty=shapes.Note()).note
         paused = await self._mine(call).pause(call.name, note)
         return Answer(200, call.view(paused, await call.store.now_ms()))
 
     async def resume(self, call: UserCall) -> Answer:
-        """Let it go on."""
+        """Resume a schedule."""
         note = call.read(shapes.Note, empty=shapes.Note()).note
         resumed = await self._mine(call).resume(call.name, note)
         return Answer(200, call.view(resumed, await call.store.now_ms()))
 
     async def preview_mine(self, call: UserCall) -> Answer:
-        """The next times of a stored rule."""
+        """Return the next times of a stored rule."""
         found = await self._mine(call).preview(call.name, call.number("n", 5, MAX_PREVIEW))
         return Answer(200, preview_of(found))
 
     async def preview(self, call: UserCall) -> Answer:
-        """The next times of a rule that is only asked about."""
+        """Return the next times of a given rule, without storing it."""
         asked = call.read(shapes.Question)
         trigger = parse_trigger(asked.trigger, zones=call.flow.zones)
         now = from_ms(await call.store.now_ms())
@@ -195,7 +195,7 @@ class UserApi:
         return Answer(200, preview_of(trigger.explain(asked.n, now)))
 
     async def history(self, call: UserCall) -> Answer:
-        """One page of the ledger."""
+        """Return one page of the ledger."""
         limit = call.number("limit", 100, MAX_PAGE)
         before_ms = _instant_ms(call.query.get("before"))
         found = await self._mine(call).get(call.name)
@@ -222,10 +222,10 @@ class UserApi:
 
 
 class _OfAllowed(ScheduleCollection):
-    """Where an allow-list stands: a schedule of another action can be stopped, not redirected."""
+    """Collection with an allow-list: schedules of other actions can be stopped but not edited."""
 
     def definition(self, words: Mapping[str, Any], old: Definition | None = None) -> Definition:
-        # Here and not before the write, so that it is asked of the version that is replaced.
+        # Checked here, inside the write, so that it applies to the version being replaced.
         is_theirs = old is None or self.actions is None or old.action in self.actions
         if old is not None and not is_theirs and "action" not in words and words.keys() & _RUN:
             raise InvalidInput(
@@ -236,11 +236,9 @@ class _OfAllowed(ScheduleCollection):
 
 
 def _check_written(given: Any) -> None:
-    """Refuse what an answer shows in the place of a secret: it would take the secret's place."""
+    """Refuse the placeholder that answers show for a secret: it would overwrite the secret."""
     if is_masked(given):
-        message = (
-            "input holds '[redacted]'; write the secret itself, or leave input away to keep it"
-        )
+        message = "input contains '[redacted]'; write the secret itself, or omit input to keep it"
         raise refusal(400, "invalid_schedule", message)
 
 

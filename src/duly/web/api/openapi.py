@@ -1,4 +1,4 @@
-"""The OpenAPI document of the whole surface, made from the table of operations. Pure."""
+"""The OpenAPI document of the whole surface, built from the table of operations. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ABOUT: dict[str, str] = {
 
 @cache
 def document() -> dict[str, Any]:
-    """The document; the same for every application, so that it says nothing of its flows."""
+    """Return the document; it is the same for every application and reveals no flows."""
     types = _types()
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def _schemes() -> dict[str, Any]:
     return {
         "bearer": {"type": "http", "scheme": "bearer", "description": "A dispatch secret."},
         "signed": header("webhook-signature", "A Standard Webhooks signature, id and timestamp."),
-        "sender": header("webhook-signature", "Whatever the sender of the webhook signs with."),
+        "sender": header("webhook-signature", "The signature scheme of the webhook's sender."),
         "user": {
             "type": "http",
             "scheme": "bearer",

@@ -1,4 +1,4 @@
-"""Every operation of the HTTP surface: one table, from which paths are matched and documented."""
+"""Table of all operations of the HTTP surface, used for routing and for OpenAPI."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ MY = f"{FLOW}/my/schedules"
 Security = Literal["gateway", "user", "signature", "none"]
 
 _PROBLEMS: dict[int, str] = {
-    400: "The request is wrong; `message` says how.",
-    401: "Nobody known asks. Nothing more is said, whatever was asked.",
-    403: "`denied`: `authorize` said no, or the secret belongs to one owner.",
-    404: "There is no such thing, or it is not the caller's.",
+    400: "The request is invalid; `message` has the reason.",
+    401: "The caller is not authenticated. The answer is the same for every request.",
+    403: "`denied`: `authorize` refused, or the secret belongs to one owner.",
+    404: "It does not exist, or it is not the caller's.",
     405: "The path exists, the method does not; see `Allow`.",
-    409: "Somebody else changed it first, the name is taken, or there is one too many.",
+    409: "It was changed meanwhile, the name is taken, or a limit is reached.",
     413: "The body is too large.",
-    500: "The application's own code raised; its log says what.",
-    503: "The database did not answer; the same call may be made again.",
+    500: "The application's own code raised; see its log.",
+    503: "The database did not answer; the call can be repeated.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parameter after the `?`."""
+    """A query parameter."""
 
     name: str
     schema: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Operation:
     about: str
     security: Security
     answers: Mapping[int, tuple[str, Any]]
-    """By status: words, and the type of the body."""
+    """By status: description, and the type of the body."""
     problems: tuple[int, ...] = ()
     body: Any = None
     is_body_needed: bool = True
@@ -52,7 +52,7 @@ class Operation:
 
     @property
     def documented(self) -> dict[int, tuple[str, Any]]:
-        """Every answer."""
+        """All answers by status, problems included."""
         found = {status: (_PROBLEMS[status], shapes.Problem) for status in self.problems}
         return dict(sorted((dict(self.answers) | found).items()))
 
@@ -61,7 +61,7 @@ _PAGE = Query(
     "limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, "How many at most."
 )
 _TICKED: dict[int, tuple[str, Any]] = {
-    200: ("So much was posted, whatever was answered.", shapes.Ticked),
+    200: ("Counts of the posts, whatever was answered.", shapes.Ticked),
     204: ("Nothing was due.", None),
 }
 _VIEW = shapes.ScheduleView
@@ -85,8 +85,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "Start one action for one schedule.",
         "gateway",
         {
-            200: ("It was dispatched before, or another run is in the way.", shapes.NotAgain),
-            202: ("The job is made.", shapes.Accepted),
+            200: ("It was dispatched before, or another run is in progress.", shapes.NotAgain),
+            202: ("The job is created.", shapes.Accepted),
         },
         (400, 401, 403, 404, 405, 413, 500, 503),
         shapes.DispatchBody,
@@ -96,16 +96,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "listStatic",
         "GET",
         f"{FLOW}/schedules",
-        "The schedules that the flow's code declares, and whether others are served.",
+        "List the schedules that the flow's code declares, and whether it has dynamic ones.",
         "gateway",
-        {200: ("Those, and never other people's.", shapes.FlowSchedules)},
+        {200: ("Declared schedules; never dynamic ones.", shapes.FlowSchedules)},
         (401, 403, 404, 405, 503),
     ),
     Operation(
         "tick",
         "POST",
         "/api/tick",
-        "Post what is due.",
+        "Post due occurrences.",
         "gateway",
         _TICKED,
         (401, 403, 405, 413, 500),
@@ -123,11 +123,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "webhook",
         "POST",
         f"{FLOW}/webhooks/{{webhook}}",
-        "Take a delivery to whom it belongs.",
+        "Deliver a webhook to its owner.",
         "signature",
         {
-            200: ("It was taken before.", shapes.Delivered),
-            202: ("It is taken; `ignored`: it is nobody's.", shapes.Delivered),
+            200: ("It was delivered before.", shapes.Delivered),
+            202: ("It is accepted; `ignored`: it has no owner.", shapes.Delivered),
         },
         (400, 401, 405, 409, 413, 500, 503),
         dict[str, Any],
@@ -136,19 +136,19 @@ OPERATIONS: tuple[Operation, ...] = (
         "listMine",
         "GET",
         MY,
-        "The caller's schedules, by name.",
+        "List the caller's schedules by name.",
         "user",
         {200: ("One page.", shapes.SchedulePage)},
         _USER,
-        query=(Query("after", {"type": "string"}, "The `next` of the page before."), _PAGE),
+        query=(Query("after", {"type": "string"}, "The `next` of the previous page."), _PAGE),
     ),
     Operation(
         "create",
         "POST",
         MY,
-        "Make a schedule.",
+        "Create a schedule.",
         "user",
-        {201: ("It is made.", _VIEW)},
+        {201: ("The new schedule.", _VIEW)},
         _WRITE,
         shapes.NewSchedule,
     ),
@@ -156,18 +156,18 @@ OPERATIONS: tuple[Operation, ...] = (
         "get",
         "GET",
         f"{MY}/{{name}}",
-        "One of the caller's schedules.",
+        "Return one of the caller's schedules.",
         "user",
-        {200: ("As it stands.", _VIEW)},
+        {200: ("The schedule.", _VIEW)},
         _USER,
     ),
     Operation(
         "update",
         "PATCH",
         f"{MY}/{{name}}",
-        "Change what is named.",
+        "Change the given fields.",
         "user",
-        {200: ("As it stands now.", _VIEW)},
+        {200: ("The changed schedule.", _VIEW)},
         _WRITE,
         shapes.Changes,
     ),
@@ -175,18 +175,18 @@ OPERATIONS: tuple[Operation, ...] = (
         "delete",
         "DELETE",
         f"{MY}/{{name}}",
-        "Remove it; what it started goes on.",
+        "Delete a schedule; running jobs continue.",
         "user",
-        {204: ("It is gone.", None)},
+        {204: ("It is deleted.", None)},
         _WRITE,
     ),
     Operation(
         "pause",
         "POST",
         f"{MY}/{{name}}/pause",
-        "Let it rest until it is resumed.",
+        "Pause a schedule until it is resumed.",
         "user",
-        {200: ("It rests.", _VIEW)},
+        {200: ("The paused schedule.", _VIEW)},
         _WRITE,
         shapes.Note,
         is_body_needed=False,
@@ -195,9 +195,9 @@ OPERATIONS: tuple[Operation, ...] = (
         "resume",
         "POST",
         f"{MY}/{{name}}/resume",
-        "Let it go on: its next time is the first after now.",
+        "Resume a schedule: its next time is the first after now.",
         "user",
-        {200: ("It goes on.", _VIEW)},
+        {200: ("The resumed schedule.", _VIEW)},
         _WRITE,
         shapes.Note,
         is_body_needed=False,
@@ -206,7 +206,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "previewMine",
         "GET",
         f"{MY}/{{name}}/preview",
-        "Its rule in words, and its next times.",
+        "Return its rule in words, and its next times.",
         "user",
         {200: ("Words and times.", shapes.Preview)},
         _USER,
@@ -222,7 +222,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "history",
         "GET",
         f"{MY}/{{name}}/history",
-        "What became of its occurrences, newest first.",
+        "List its occurrences with their outcomes, newest first.",
         "user",
         {200: ("One page.", shapes.History)},
         _USER,
@@ -230,7 +230,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Query(
                 "before",
                 {"type": "string", "format": "date-time"},
-                "The `next` of the page before.",
+                "The `next` of the previous page.",
             ),
             _PAGE,
         ),
@@ -239,7 +239,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "preview",
         "POST",
         f"{FLOW}/my/preview",
-        "A rule in words, and its next times, before anything is made.",
+        "Return a rule in words, and its next times, without storing anything.",
         "user",
         {200: ("Words and times.", shapes.Preview)},
         (400, 401, 404, 405, 413, 503),

@@ -1,4 +1,4 @@
-"""What went wrong, as the JSON that callers get: `{error, message}`."""
+"""Error answers of the HTTP API as JSON: `{error, message}`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ MAX_MESSAGE = 1_000
 
 
 def problem(status: int, error: str, message: str = "", **headers: str) -> Answer:
-    """One word for programs, and a sentence for people where there is one to say."""
+    """Return an error answer: a code for programs, and an optional sentence for people."""
     body = {"error": error} | ({"message": message[:MAX_MESSAGE]} if message else {})
     return Answer(status, body, {name.replace("_", "-"): text for name, text in headers.items()})
 
 
 def unauthorized() -> Answer:
-    """The same for whatever is asked by somebody unknown."""
+    """Return the one answer to all requests of unknown callers."""
     return problem(401, "unauthorized", www_authenticate="Bearer")
 
 
 def of_error(error: DulyError) -> Answer:
-    """The answer to what Duly refused."""
+    """Return the answer for an error of Duly."""
     match error:
         case InvalidInput():
             return problem(400, "invalid_schedule", str(error))

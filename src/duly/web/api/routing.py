@@ -1,7 +1,7 @@
-"""From a raw path to an endpoint. Pure.
+"""Matching of raw paths to endpoints. Pure.
 
-Paths are matched as they were sent, still percent-encoded, because a decoded slash would make one
-schedule look like another. `{name}` is one segment, `{name+}` one or more.
+Paths are matched as sent, still percent-encoded, because a decoded slash would make one schedule
+look like another. `{name}` is one segment, `{name+}` one or more.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from urllib.parse import quote, unquote
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A path that the surface knows."""
+    """A matched path."""
 
     path: str
     """The pattern, as in `/api/flows/{flow}/schedules`."""
     params: dict[str, str]
-    """Still encoded."""
+    """Still percent-encoded."""
 
 
 class Paths:
-    """The patterns of a surface."""
+    """Path patterns of a surface."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [(each, each.split("/")) for each in patterns]
 
     def match(self, raw_path: str) -> Match | None:
-        """The pattern that a path fits, with its parameters."""
+        """Return the first pattern that matches a path, with its parameters; None: no match."""
         segments = raw_path.split("/")
         for pattern, parts in self._patterns:
             params = _fit(parts, segments)
@@ -56,7 +56,7 @@ def _fit(parts: list[str], segments: list[str]) -> dict[str, str] | None:
 
 
 def raw_path(scope: Mapping[str, Any]) -> str:
-    """The path of an ASGI scope below its mount, as it was sent."""
+    """Return the path of an ASGI scope below its mount, as sent."""
     sent: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     whole = sent.split(b"?", 1)[0].decode("latin-1")
     root = scope.get("root_path", "").rstrip("/")
@@ -68,7 +68,7 @@ def raw_path(scope: Mapping[str, Any]) -> str:
 
 
 def decoded(segment: str) -> str | None:
-    """One segment, decoded once; None where that is no text."""
+    """Return a segment, decoded once; None: not UTF-8."""
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:

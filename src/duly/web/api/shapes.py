@@ -1,4 +1,4 @@
-"""The bodies of requests and answers, as types: the API reads by them, OpenAPI shows them."""
+"""Types of request and answer bodies, used for decoding and for OpenAPI."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Key = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """Names are camelCase outside."""
+    """Base of all bodies; field names are camelCase in JSON."""
 
 
 class Asked(Shape, frozen=True, forbid_unknown_fields=True):
-    """What a caller sends: a mistyped name must not be a silent default."""
+    """Base of request bodies; unknown fields are refused, so a typo is not a silent default."""
 
 
 class Problem(Shape, frozen=True):
-    """What went wrong."""
+    """An error answer."""
 
     error: str
     message: str | UnsetType = UNSET
 
 
 class DispatchBody(Shape, frozen=True):
-    """A dispatch."""
+    """A dispatch request."""
 
     nominal_fire_time: str | UnsetType = UNSET
     idempotency_key: Key | UnsetType = UNSET
@@ -43,7 +43,7 @@ class DispatchBody(Shape, frozen=True):
 
 
 class Accepted(Shape, frozen=True):
-    """The job is made."""
+    """The job is created."""
 
     status: Literal["accepted"]
     schedule_id: str
@@ -52,7 +52,7 @@ class Accepted(Shape, frozen=True):
 
 
 class NotAgain(Shape, frozen=True):
-    """It was dispatched before, or another run is in the way."""
+    """It was dispatched before, or another run is in progress."""
 
     status: Literal["duplicate", "skipped"]
     schedule_id: str | UnsetType = UNSET
@@ -73,20 +73,20 @@ class StaticSchedule(Shape, frozen=True):
 
 
 class Dynamic(Shape, frozen=True):
-    """Whether schedules are made at run time; never which."""
+    """States whether schedules are created at run time, never which."""
 
     provided: bool
 
 
 class FlowSchedules(Shape, frozen=True):
-    """What a flow serves."""
+    """Schedules of a flow."""
 
     static: list[StaticSchedule]
     dynamic: Dynamic
 
 
 class Ticked(Shape, frozen=True):
-    """What a tick did."""
+    """Counts of one tick."""
 
     posted: int
     closed: int
@@ -95,14 +95,14 @@ class Ticked(Shape, frozen=True):
 
 
 class Delivered(Shape, frozen=True):
-    """What became of a webhook's delivery."""
+    """Outcome of a webhook delivery."""
 
     status: Literal["accepted", "ignored", "duplicate"]
     request_ids: list[str]
 
 
 class NewSchedule(Asked, frozen=True):
-    """A schedule to be made."""
+    """A schedule to be created."""
 
     name: Name
     trigger: str | dict[str, Any]
@@ -117,7 +117,7 @@ class NewSchedule(Asked, frozen=True):
 
 
 class Changes(Asked, frozen=True):
-    """What is to be different; what is not named stays."""
+    """Fields to change; fields that are not given stay."""
 
     trigger: str | dict[str, Any] | UnsetType = UNSET
     action: str | UnsetType = UNSET
@@ -127,17 +127,17 @@ class Changes(Asked, frozen=True):
     max_runs: Runs | UnsetType | None = UNSET
     delete_after_completion: bool | UnsetType = UNSET
     version: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
-    """Change it only if it is still this one."""
+    """Change the schedule only if it still has this version."""
 
 
 class Note(Asked, frozen=True):
-    """Why something is paused or resumed."""
+    """Reason of a pause or resume."""
 
     note: Sentence = ""
 
 
 class Question(Asked, frozen=True):
-    """A trigger whose times somebody wants to see first."""
+    """A trigger to preview."""
 
     trigger: str | dict[str, Any]
     n: Annotated[int, Meta(ge=1, le=100)] = 5
@@ -173,11 +173,11 @@ class SchedulePage(Shape, frozen=True):
 
     schedules: list[ScheduleView]
     next: str | None
-    """Ask for what is after it; None: that was all."""
+    """Pass it as `after` for the next page; None: this was the last page."""
 
 
 class PreviewTime(Shape, frozen=True):
-    """One time to come."""
+    """One upcoming time."""
 
     at: datetime
     local: str
@@ -193,7 +193,7 @@ class Preview(Shape, frozen=True):
 
 
 class OccurrenceView(Shape, frozen=True):
-    """What became of an occurrence, or of a run of them."""
+    """The outcome of an occurrence, or of a range of them."""
 
     nominal_at: datetime
     until_at: datetime
@@ -211,4 +211,4 @@ class History(Shape, frozen=True):
 
     occurrences: list[OccurrenceView]
     next: datetime | None
-    """Ask for what is before it; None: that was all."""
+    """Pass it as `before` for the next page; None: this was the last page."""

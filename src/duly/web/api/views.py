@@ -1,4 +1,4 @@
-"""From stored values to what their owner sees. Pure."""
+"""Conversion of stored values to API bodies for their owner. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from duly.web.api import shapes
 
 
 def view_of(schedule: Schedule, now_ms: int, extra: Collection[str] = ()) -> shapes.ScheduleView:
-    """A schedule, and its next nominal time if it is to have one.
+    """Return a schedule with its next nominal time, if it is active.
 
-    Its owner wrote the secrets in its input and need not read them again: an answer goes through
-    more hands than a form. `extra` are the action's own secret names.
+    Secrets are masked even for the owner: an answer passes through more systems than a form.
+    `extra` are the secret names that the action declares.
     """
     definition = schedule.definition
     secrets = secrets_of(schedule, extra)
@@ -48,7 +48,7 @@ def view_of(schedule: Schedule, now_ms: int, extra: Collection[str] = ()) -> sha
 
 
 def preview_of(found: Explanation) -> shapes.Preview:
-    """Words and times."""
+    """Return an explanation as an API body."""
     times = [
         shapes.PreviewTime(
             each.at, each.local.isoformat(), [] if each.remark is None else [each.remark]
@@ -61,7 +61,7 @@ def preview_of(found: Explanation) -> shapes.Preview:
 def history_of(
     rows: Sequence[Occurrence], limit: int, secrets: Collection[str] = ()
 ) -> shapes.History:
-    """One page of the ledger; what an error said is scrubbed."""
+    """Return one page of the ledger, with error texts scrubbed."""
     following = from_ms(rows[-1].nominal_ms) if len(rows) == limit else None
     return shapes.History([_occurrence(row, secrets) for row in rows], following)
 

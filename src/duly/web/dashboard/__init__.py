@@ -1,7 +1,6 @@
-"""The dashboard: pages over an application, for operators who signed in.
+"""The dashboard: an ASGI application with pages for signed-in operators; mountable anywhere.
 
-Takes an application and who may come in; gives an ASGI application that can be mounted anywhere.
-Every page is read-only; every wish is a POST with the session's token and leaves an audit entry.
+Every page is read-only; every action is a POST with the session's token and leaves an audit entry.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def dashboard_app(
     app: MonitoredApp, auth: OperatorAuth, *, most_streams: int = MAX_STREAMS
 ) -> Starlette:
-    """The dashboard of an application; mount it at / or under a path of its own.
+    """Return the dashboard of an application, to be mounted at / or under a path of its own.
 
     At most `most_streams` live pages are served at a time, each on a connection of its own. Its
     `state.live` must be closed before a server waits for its connections to end.
@@ -149,17 +148,17 @@ class Dashboard:
             except InvalidInput as error:
                 return PlainTextResponse(f"{error}\n", 400)
             if not self._gate.is_own_form(request, entry, fields):
-                return PlainTextResponse("the form is not of this session: load it again\n", 403)
+                return PlainTextResponse("the form is of another session: reload the page\n", 403)
             return await self._grant(request, wish, await self._visit(entry, fields))
 
         return grant
 
     async def _grant(self, request: Request, wish: PageAction, visit: Visit) -> Response:
-        """Do what is wished, and keep who wished it, whatever came of it."""
+        """Run an action and record it in the audit, whether it was done or refused."""
         refusal: str | None = None
         done = Done("")
         if not visit.operator.may_act:
-            refusal = f"{visit.operator.name} may look, and change nothing."
+            refusal = f"{visit.operator.name} is a viewer and may not change anything."
         else:
             try:
                 done = await wish.grant(visit)
@@ -190,7 +189,7 @@ class Dashboard:
         return response
 
     def _leave_note(self, request: Request, response: Response, words: str, tone: str) -> None:
-        """Words for the next page."""
+        """Set a cookie with a message for the next page."""
         response.set_cookie(
             NOTE,
             self._auth.signer.seal("note", (words[:500], tone)),
@@ -206,7 +205,7 @@ class Dashboard:
         return None if body is None else msgspec.json.decode(body, type=tuple[str, str])
 
     async def _follow(self, request: Request) -> Response:
-        """The stream of a page, named by its own path and query."""
+        """Stream the live parts of a page, which is named by its path and query."""
         entry = await self._gate.enter(request)
         if isinstance(entry, Response):
             return entry if entry.status_code == 503 else PlainTextResponse("sign in first\n", 401)
@@ -230,13 +229,13 @@ class Dashboard:
         try:
             now = await self._app.admin.monitoring.now()
         except BackendUnavailable:
-            now = SystemClock().now()  # the page will say that there is no database
+            now = SystemClock().now()  # the page will report the error
         return Visit(self._app, self._costly, entry.operator, now, query)
 
     async def _values(
         self, request: Request, entry: Entry, visit: Visit, page: Page
     ) -> dict[str, Any]:
-        """What every template is given, and the page's own."""
+        """Return the values of every template, and those of the page."""
         words = Words(visit.now, root_of(request))
         path = request.url.path.removeprefix(root_of(request)) or "/"
         own = f"{path}?{request.url.query}" if request.url.query else path
@@ -285,7 +284,7 @@ class Dashboard:
 
 
 async def _look(page: PageOf, visit: Visit) -> tuple[Page, int]:
-    """A page, or the one that says why there is none."""
+    """Return a page with its status, or the error page."""
     try:
         return await page(visit), 200
     except DulyError as error:

@@ -1,7 +1,7 @@
-"""Answers kept for a while, so that many who ask cost no more than one.
+"""Caches of expensive reads, so that many callers cost no more than one.
 
-A shared one is read while they wait. A kept one is read behind them: nobody waits for longer than
-they say, and meanwhile they get the answer before, or None where there is none yet.
+Callers of `Shared` wait for the read. `Kept` reads in the background: a caller waits for at most
+its own timeout and gets the previous answer meanwhile, or None if there is none yet.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FIRST_S = 0.2
 REST_FACTOR = 30
-"""An answer is kept for at least this many times as long as it took to read."""
+"""An answer is kept for at least this many times the duration of its read."""
 
 
 class Kept(Generic[T]):
-    """One answer."""
+    """Cached answer, refreshed in the background."""
 
     def __init__(
         self, read: Callable[[], Awaitable[T]], for_s: float, rest_factor: int = REST_FACTOR
@@ -33,17 +33,17 @@ class Kept(Generic[T]):
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
         self.has_failed = False
-        """The last attempt to read failed; the answer is that of an earlier one."""
+        """True: the last read failed, and the answer is from an earlier one."""
 
     @property
     def age_s(self) -> float | None:
-        """How old the answer is; None: there is none yet."""
+        """Age of the answer in seconds; None: there is none yet."""
         if self._read_at is None:
             return None
         return asyncio.get_running_loop().time() - self._read_at
 
     async def get(self, wait_s: float = FIRST_S) -> T | None:
-        """The answer, new or a little old; None where it takes longer than `wait_s`."""
+        """Return the answer, refreshed if the read takes at most `wait_s`; None: none yet."""
         age_s = self.age_s
         if age_s is not None and age_s < self._good_for_s:
             return self._answer
@@ -53,7 +53,7 @@ class Kept(Generic[T]):
         return self._answer
 
     async def glimpse(self) -> T | None:
-        """The answer there is, at once, while a newer one is read behind; waits for a first one."""
+        """Return the cached answer at once and refresh it; wait only for a first one."""
         return await self.get(0 if self._read_at is not None else FIRST_S)
 
     async def _read_anew(self) -> None:
@@ -63,7 +63,7 @@ class Kept(Generic[T]):
             self._answer = await self._read()
             self.has_failed = False
             self._read_at = clock.time()
-            # What is dear to read is read less often: never more than a small share of the time.
+            # Slow reads are kept longer, so that reading takes a small share of the time.
             if self._for_s:
                 self._good_for_s = max(self._for_s, self._rest_factor * (self._read_at - begun))
         except DulyError as error:
@@ -72,7 +72,7 @@ class Kept(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """One answer, never older than it may be; whoever asks hears of what failed."""
+    """Cached answer of bounded age; errors are raised to the callers."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], for_s: float) -> None:
         self._read = read
@@ -81,16 +81,16 @@ class Shared(Generic[T]):
         self._asked_at = 0.0
 
     async def get(self) -> T:
-        """The answer; one that others wait for, or got just now."""
+        """Return the answer, sharing a read in progress or a recent one."""
         now = asyncio.get_running_loop().time()
         if self._reading is None or self._is_old(now):
             self._reading, self._asked_at = asyncio.ensure_future(self._read()), now
             self._reading.add_done_callback(_hear)
-        # One who goes away must not take the answer from the others.
+        # A cancelled caller must not cancel the read of the others.
         return await asyncio.shield(self._reading)
 
     def forget(self) -> None:
-        """Read anew for the next one: something has changed."""
+        """Drop the answer, because something has changed."""
         self._reading = None
 
     def _is_old(self, now: float) -> bool:
@@ -102,6 +102,6 @@ class Shared(Generic[T]):
 
 
 def _hear(reading: asyncio.Future[Any]) -> None:
-    """A failure that nobody waited for is no news."""
+    """Mark the exception as retrieved, so that asyncio does not log it."""
     if not reading.cancelled():
         reading.exception()

@@ -1,4 +1,4 @@
-"""Days to come, for a calendar: how often a rule fires on each. Pure and bounded."""
+"""Upcoming days of a schedule's calendar: fires of its rule per day. Pure and bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 
 
 def planned_days(stored: Mapping[str, Any], now: datetime, days: int = DAYS) -> dict[date, int]:
-    """Times to come by day of the rule's zone; none of a rule that cannot be read."""
+    """Return upcoming fires by day in the rule's zone; empty if the rule cannot be read."""
     try:
         trigger = parse_trigger(stored)
     except DulyError:
@@ -34,7 +34,7 @@ def planned_days(stored: Mapping[str, Any], now: datetime, days: int = DAYS) -> 
         last_ms, count = following, count + 1
         found[from_ms(following).astimezone(zone).date()] += 1
         if count == MAX_TIMES:
-            # It fires very often: the days that are left are taken to be like those before.
+            # Very frequent rule: extrapolate the remaining days from those counted.
             each = round(count * _DAY_MS / (last_ms - start_ms))
             for ms in range(last_ms + _DAY_MS, until_ms, _DAY_MS):
                 found[from_ms(ms).astimezone(zone).date()] = each
@@ -43,7 +43,7 @@ def planned_days(stored: Mapping[str, Any], now: datetime, days: int = DAYS) -> 
 
 
 def with_plans(past: Mapping[date, Day], plans: Mapping[date, int]) -> dict[date, Day]:
-    """Days as they went, and what is still to come on them or after."""
+    """Merge past days with planned fires."""
     days = dict(past)
     for day, fires in plans.items():
         before = days.get(day)

@@ -1,6 +1,6 @@
-"""Pictures: inline SVG made from numbers. Pure; colours come from the style sheet by class.
+"""Charts as inline SVG. Pure; colours come from the style sheet by class.
 
-Every picture has a name for those who cannot see it, and its parts say their numbers on hover.
+Every chart has an accessible name, and its parts show their numbers on hover.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from duly.web.dashboard.icons import tone
 WIDTH = 1_120
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 4, 10, 22
 _GAP = 6
-"""Between a label of the scale and its line."""
+"""Pixels between a scale label and its line."""
 _DIGIT = 7
-"""No character of a number is wider than this at the size of the labels."""
+"""Upper bound of the width of a digit in a label, in pixels."""
 _SCALE = (0, 0.5, 1)
-"""Shares of the largest number that have a line and a label."""
+"""Shares of the largest number that get a line and a label."""
 SLOT_MINUTES = 10
 LATENESS_STEPS = (100, 500, 1_000, 5_000, 30_000, 120_000)
 _LATENESS_NAMES = ("≤ 0.1 s", "≤ 0.5 s", "≤ 1 s", "≤ 5 s", "≤ 30 s", "≤ 2 min", "more")
@@ -34,34 +34,34 @@ _WORST = ("bad", "warn", "busy", "good", "wait", "calm")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where numbers are drawn."""
+    """Drawing area and scale of a chart."""
 
     width: int
     height: int
     top: float
-    """The number at the upper edge."""
+    """Number at the upper edge."""
 
     @property
     def floor(self) -> float:
-        """The line that bars stand on."""
+        """Vertical position of the base line."""
         return self.height - _BOTTOM
 
     @property
     def left(self) -> float:
-        """Return where the lines of the scale start: right of its widest label."""
+        """Horizontal start of the scale lines: right of the widest label."""
         return max(_LEFT, _GAP + _DIGIT * max(len(_figure(self.top * each)) for each in _SCALE))
 
     def y(self, value: float) -> float:
-        """The height of a number."""
+        """Return the vertical position of a number."""
         return self.floor - (self.floor - _TOP) * value / self.top
 
     def x(self, share: float) -> float:
-        """A place between the left (0) and the right edge (1)."""
+        """Return the horizontal position of a share from the left (0) to the right edge (1)."""
         return self.left + (self.width - self.left - _RIGHT) * share
 
 
 def forecast_chart(forecast: Forecast, height: int = 190) -> Markup:
-    """Fires per minute over the time to come: the busiest minute of every ten."""
+    """Return a chart of the forecast: the busiest minute of every ten."""
     minutes = forecast.minutes
     slots = [minutes[i : i + SLOT_MINUTES] for i in range(0, len(minutes), SLOT_MINUTES)]
     frame = Frame(WIDTH, height, nice(max((max(slot) for slot in slots), default=0)))
@@ -79,7 +79,7 @@ def forecast_chart(forecast: Forecast, height: int = 190) -> Markup:
 
 
 def _hours(forecast: Forecast, frame: Frame) -> list[Markup]:
-    """The hours under the bars, and where a new day begins."""
+    """Return the hour labels, and lines where a new day begins."""
     marks = []
     first = from_ms(forecast.start_ms).replace(minute=0) + timedelta(hours=1)
     end = from_ms(forecast.start_ms + len(forecast.minutes) * MINUTE_MS)
@@ -99,7 +99,7 @@ def _hours(forecast: Forecast, frame: Frame) -> list[Markup]:
 
 
 def minutes_chart(minutes: Sequence[Minute], height: int = 200, width: int = 720) -> Markup:
-    """What ended in every minute: successes, and deaths on top of them."""
+    """Return a chart of jobs ended per minute, stacked by final state."""
     most = max((each.succeeded + each.dead + each.cancelled for each in minutes), default=0)
     frame = Frame(width, height, nice(most))
     step = (frame.x(1) - frame.x(0)) / max(1, len(minutes))
@@ -125,7 +125,7 @@ def minutes_chart(minutes: Sequence[Minute], height: int = 200, width: int = 720
 
 
 def sparkline(values: Sequence[float], width: int = 120, height: int = 28) -> Markup:
-    """The shape of numbers, without their scale."""
+    """Return a line chart without a scale."""
     if not values or max(values) == 0:
         points = [(0.0, height - 1.5), (float(width), height - 1.5)]
     else:
@@ -143,7 +143,7 @@ def sparkline(values: Sequence[float], width: int = 120, height: int = 28) -> Ma
 
 
 def lateness_chart(lateness_ms: Sequence[int], width: int = 360) -> Markup:
-    """How late occurrences began, from on time to very late."""
+    """Return a chart of occurrences by lateness."""
     counts = [0] * (len(LATENESS_STEPS) + 1)
     for ms in lateness_ms:
         counts[sum(ms > step for step in LATENESS_STEPS)] += 1
@@ -155,7 +155,7 @@ def lateness_chart(lateness_ms: Sequence[int], width: int = 360) -> Markup:
 
 
 def rank_chart(rows: Sequence[tuple[str, int, str | None]], name: str, width: int = 360) -> Markup:
-    """Numbers as bars beside each other, each with its word and its tone."""
+    """Return a chart of horizontal bars, each with a label and a tone."""
     most = max((count for _, count, _ in rows), default=0) or 1
     widest = max((len(_figure(count)) for _, count, _ in rows), default=1)
     parts, room = [], min(width - 150, width - 92 - _DIGIT * widest)
@@ -183,7 +183,7 @@ class Day:
 
 
 def heat_map(days: Mapping[date, Day], today: date, weeks: tuple[int, int] = (13, 13)) -> Markup:
-    """A calendar, a column a week: the past as it went, what is to come as planned."""
+    """Return a calendar of past outcomes and planned fires, one column per week."""
     cell, before, after = 14, *weeks
     first = today - timedelta(days=today.weekday(), weeks=before)
     most = max((day.fires for day in days.values()), default=0) or 1
@@ -209,7 +209,7 @@ def heat_map(days: Mapping[date, Day], today: date, weeks: tuple[int, int] = (13
 def past_days(
     occurrences: Iterable[tuple[date, str, int]],
 ) -> dict[date, Day]:
-    """Days of a calendar from (day, state, count): each in the tone of its worst occurrence."""
+    """Return calendar days from (day, state, count), each in the tone of its worst outcome."""
     found: dict[date, dict[str, int]] = {}
     for day, state, count in occurrences:
         states = found.setdefault(day, {})
@@ -225,12 +225,12 @@ def past_days(
 
 
 def strip(marks: Sequence[tuple[str, str]], width: int = 720) -> Markup:
-    """Occurrences side by side, oldest first: (state, words) each."""
+    """Return a strip of occurrences, oldest first, from (state, label)."""
     step = max(4.0, min(12.0, width / max(1, len(marks))))
     parts = []
     for i, (state, words) in enumerate(marks):
         kind = tone(state)
-        # What went wrong is also shorter and hangs: the tone is not the only sign.
+        # Failures also differ in height and position, not only in colour.
         y, height = {"bad": (12, 18), "warn": (8, 16), "calm": (12, 8)}.get(kind, (2, 20))
         parts.append(
             Markup(
@@ -244,7 +244,7 @@ def strip(marks: Sequence[tuple[str, str]], width: int = 720) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A length of time in the life of a job."""
+    """A period in the life of a job."""
 
     start: datetime
     end: datetime
@@ -254,7 +254,7 @@ class Span:
 
 
 def spans_chart(spans: Sequence[Span], width: int = 720) -> Markup:
-    """Lengths of time below each other, on one scale."""
+    """Return a timeline of periods, one lane per attempt."""
     if not spans:
         return Markup("")
     begin = min(each.start for each in spans)
@@ -275,7 +275,7 @@ def spans_chart(spans: Sequence[Span], width: int = 720) -> Markup:
 
 
 def meter(value: float, most: float, words: str) -> Markup:
-    """How much of something is used."""
+    """Return a small bar that shows the used share."""
     share = 0 if most <= 0 else min(1, value / most)
     return Markup(
         '<svg class="meter" viewBox="0 0 80 8" width="80" height="8" role="img" aria-label="{}">'
@@ -285,7 +285,7 @@ def meter(value: float, most: float, words: str) -> Markup:
 
 
 def nice(value: float) -> float:
-    """The round number at the top of a scale."""
+    """Return the round number at the top of a scale."""
     if value <= 4:
         return 4
     size = float(f"1e{len(str(int(value))) - 1}")

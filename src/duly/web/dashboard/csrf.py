@@ -1,4 +1,4 @@
-"""That a form was sent from our own page: a token per session, and the browser's own word."""
+"""CSRF protection of forms: a token per session, and the browser's origin headers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ FIELD = "csrf"
 
 
 def token_of(signer: Signer, session: Session) -> str:
-    """What every form of a session carries."""
+    """Return the token that every form of a session carries."""
     return signer.sign("csrf", session.nonce)
 
 
 def is_own(signer: Signer, session: Session, token: str) -> bool:
-    """Whether a form's token is the session's."""
+    """Return whether a form's token is the session's."""
     return signer.is_signed("csrf", session.nonce, token)
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Whether the browser says that the request comes from our own page.
+    """Return whether the request comes from our own page, by `Sec-Fetch-Site` and `Origin`.
 
-    Browsers say so in one header or the other; what says neither is not a browser and has no
-    cookie that it was not given.
+    A request with neither header is accepted: it does not come from a browser, so no site can
+    have sent it with a user's cookie.
     """
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):

@@ -1,7 +1,7 @@
-"""The door: who a request comes from, and what a form says.
+"""Access to the dashboard: the operator of a request, and the fields of its form.
 
-Nothing is shown before somebody is known. Where no sign-in is asked for, only addresses of this
-machine are served, so that no page from elsewhere can reach in under a name of its own.
+Nothing is shown to unknown callers. In development mode, without sign-in, only host names of this
+machine are served, so that another site cannot reach it under its own name (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody who came in."""
+    """An authenticated request."""
 
     operator: Operator
     session: Session
     token: str
-    """What the forms of this session carry."""
+    """CSRF token of the session's forms."""
     new_cookie: str | None = None
 
 
 class Gate:
-    """Lets requests in."""
+    """Authentication of dashboard requests."""
 
     def __init__(self, auth: OperatorAuth, sign_outs: SignOuts) -> None:
         self._auth = auth
         self._sign_outs = sign_outs
 
     async def enter(self, request: Request) -> Entry | Response:
-        """Return the caller, or the answer to an unknown one."""
+        """Return the caller, or the answer for an unknown one."""
         if self._auth.is_open and not _names_this_machine(request):
-            return PlainTextResponse("development mode answers on this machine only\n", 403)
+            return PlainTextResponse("development mode serves this machine only\n", 403)
         found = self._auth.read(request.cookies.get(COOKIE))
         try:
             if found is not None and not await self._sign_outs.has(found[0]):
                 return self._entry(*found)
         except BackendUnavailable:
-            # A session that may have been signed out is not let in.
+            # The session may have been signed out, so it is refused.
             words = "the database did not answer, so the session cannot be checked; try again\n"
             return PlainTextResponse(words, 503)
         if self._auth.is_open:
@@ -67,14 +67,14 @@ class Gate:
         return RedirectResponse(f"{root_of(request)}/sign-in?next={here}", 303)
 
     async def is_still(self, entry: Entry) -> bool:
-        """Return whether the session has neither ended nor been taken away or signed out."""
+        """Return whether the session is neither expired, revoked nor signed out."""
         session = entry.session
         is_known = self._auth.operator_of(session) is not None
         is_valid = is_known and self._auth.now_s() < session.ends_at_s
         return is_valid and not await self._sign_outs.has(session)
 
     def is_own_form(self, request: Request, entry: Entry, fields: dict[str, str]) -> bool:
-        """Whether a form was sent from a page of this session."""
+        """Return whether a form was sent from a page of this session."""
         token = fields.get(csrf.FIELD, "")
         return csrf.is_same_origin(request.headers) and csrf.is_own(
             self._auth.signer, entry.session, token
@@ -85,12 +85,12 @@ class Gate:
 
 
 def root_of(request: Request) -> str:
-    """The path at which the dashboard is mounted, without a slash at its end."""
+    """Return the mount path of the dashboard, without a trailing slash."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def keep_session(request: Request, response: Response, cookie: str, for_s: int) -> None:
-    """Give the browser its session."""
+    """Set the session cookie."""
     response.set_cookie(
         COOKIE,
         cookie,
@@ -103,7 +103,7 @@ def keep_session(request: Request, response: Response, cookie: str, for_s: int) 
 
 
 def own_path(text: str | None) -> str:
-    """A path of the dashboard; anything else is its first page."""
+    """Return the text if it is a path of the dashboard, else `/`."""
     if not text or not text.startswith("/") or text.startswith("//") or "\\" in text:
         return "/"
     parts = urlsplit(text)
@@ -112,10 +112,10 @@ def own_path(text: str | None) -> str:
 
 
 def _names_this_machine(request: Request) -> bool:
-    """Whether a request was sent to an address that only this machine has.
+    """Return whether a request was sent to an address that only this machine has.
 
-    By the header as it was sent: of a malformed one `request.url` says nothing, and names the
-    server's own address instead, while a browser may well have found its way by it.
+    Reads the raw `Host` header: for a malformed one `request.url` falls back to the server's own
+    address.
     """
     sent = request.headers.getlist("host")
     found = [_HOST.fullmatch(each) for each in sent]
@@ -123,13 +123,13 @@ def _names_this_machine(request: Request) -> bool:
 
 
 def _here(request: Request) -> str:
-    """Where a request was going, without the root."""
+    """Return the path and query of a request, without the mount path."""
     path = request.url.path.removeprefix(root_of(request)) or "/"
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form, which is neither long nor anything but a form."""
+    """Return the fields of a form; refuse other content types and more than MAX_FORM bytes."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidInput("a form must be sent as application/x-www-form-urlencoded")
@@ -137,11 +137,11 @@ async def form_of(request: Request) -> dict[str, str]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_FORM:
-            raise InvalidInput(f"a form has more than {MAX_FORM} bytes")
+            raise InvalidInput(f"the form is too large; allowed: {MAX_FORM} bytes")
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
         )
     except ValueError:
-        raise InvalidInput("a form cannot be read") from None
+        raise InvalidInput("the form cannot be decoded") from None
     return dict(pairs)

@@ -1,4 +1,4 @@
-"""What every answer of the dashboard tells the browser: nothing from elsewhere, nothing kept."""
+"""Security headers of every dashboard answer: no third-party content, no framing, no caching."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ALWAYS = {
 
 
 class SafeHeaders:
-    """Adds them to whatever is answered."""
+    """Middleware that adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and the answer back with its headers."""
+        """Pass the request on, and return the answer with the headers."""
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":

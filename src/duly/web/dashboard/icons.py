@@ -1,4 +1,4 @@
-"""Signs: a shape for every state, so that colour is never the only difference."""
+"""Icons: a shape for every state, so that states do not differ by colour alone."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ _UNKNOWN = ("calm", "dot")
 
 @lru_cache(maxsize=256)
 def icon(name: str, size: int = 16) -> Markup:
-    """A sign; it says nothing that the text beside it does not."""
+    """Return an icon, hidden from screen readers: the text next to it has the same meaning."""
     return Markup(
         '<svg class="icon" width="{}" height="{}" viewBox="0 0 16 16" aria-hidden="true">{}</svg>'
     ).format(size, size, Markup(_SHAPES[name]))  # noqa: S704
 
 
 def tone(state: str) -> str:
-    """The tone a state has everywhere: `good`, `busy`, `wait`, `warn`, `bad` or `calm`."""
+    """Return the tone of a state: `good`, `busy`, `wait`, `warn`, `bad` or `calm`."""
     return _LOOKS.get(state, _UNKNOWN)[0]
 
 
 @lru_cache(maxsize=256)
 def badge(state: str, text: str | None = None) -> Markup:
-    """A state as a shape in its tone, and its word."""
+    """Return a state as an icon with its name."""
     look, shape = _LOOKS.get(state, _UNKNOWN)
     words = state.replace("_", " ") if text is None else text
     return Markup('<span class="badge {}">{}{}</span>').format(look, icon(shape, 12), words)

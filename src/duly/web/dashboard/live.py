@@ -1,7 +1,7 @@
-"""Pages that change while one looks on: parts of them, sent as server-sent events.
+"""Live updates of open pages by server-sent events.
 
-A stream reads its page again and again and sends what differs. How many streams there are is
-bounded; one ends with its session, with the browser's connection, or with the server.
+A stream reads its page periodically and sends the parts that changed. The number of streams is
+bounded; a stream ends with its session, its connection or the server.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RETRY_MS = 3_000
 _TIME = re.compile(r"(<time [^>]*>)[^<]*")
 
 Read = Callable[[], Awaitable[dict[str, str] | None]]
-"""The parts of a page by the ids of their places; None: the stream is to end."""
+"""Returns the live parts of a page by element id; None: end the stream."""
 
 
 class Live:
-    """The streams of one server."""
+    """Live streams of one server."""
 
     def __init__(self, *, period_s: float = PERIOD_S, most: int = MAX_STREAMS) -> None:
         self._period_s = period_s
@@ -39,24 +39,24 @@ class Live:
 
     @property
     def streams(self) -> int:
-        """How many are open."""
+        """Number of open streams."""
         return self._streams
 
     def close(self) -> None:
-        """End all streams; a server calls it before it waits for its connections."""
+        """End all streams; a server calls this before it waits for its connections."""
         self._closing.set()
 
     def answer(self, read: Read) -> Response:
-        """A stream of what changes; refused where there are many already."""
+        """Return a stream of changes, or 503 if the limit of streams is reached."""
         if self._streams >= self._most or self._closing.is_set():
-            return PlainTextResponse("too many pages are being followed\n", 503)
+            return PlainTextResponse("too many live pages are open\n", 503)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         stream = self._stream(read)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     async def _stream(self, read: Read) -> AsyncIterator[bytes]:
         if self._streams >= self._most:
-            # Others began between the answer and its first byte.
+            # Other streams may have started since the check in answer().
             yield event("end", {})
             return
         self._streams += 1
@@ -93,9 +93,9 @@ class Live:
 
 
 def changes(sent: dict[str, str], found: dict[str, str]) -> dict[str, str]:
-    """Parts that differ from those sent before, which are remembered.
+    """Return the parts that differ from those in `sent`, and update `sent`.
 
-    Distances of times grow by themselves in the browser, so they make no difference.
+    Relative times are ignored: the browser updates them itself.
     """
     changed = {}
     for name, html in found.items():
@@ -107,5 +107,5 @@ def changes(sent: dict[str, str], found: dict[str, str]) -> dict[str, str]:
 
 
 def event(kind: str, parts: dict[str, str]) -> bytes:
-    """One server-sent event; JSON has no line breaks of its own."""
+    """Return one server-sent event; its JSON contains no line breaks."""
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(parts))

@@ -1,7 +1,7 @@
-"""Pages as HTML: templates, and the few words they are written with.
+"""Rendering of dashboard pages with templates, and formatting functions for them.
 
-Takes a template's name and values; gives HTML, whole or the parts that change while one looks on:
-blocks named `live_*`. Everything is escaped but what these functions make themselves.
+Pages are rendered whole, or as the blocks named `live_*` that change while a page is open.
+Everything is escaped except the markup made here.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Renderer:
         }
 
     def page(self, template: str, values: Mapping[str, Any]) -> str:
-        """A whole page."""
+        """Return a whole page as HTML."""
         return self._environment.get_template(template).render(values)
 
     def fragments(self, template: str, values: Mapping[str, Any]) -> dict[str, str]:
-        """Only what changes while one looks on, by the id of its place."""
+        """Return the HTML of the live blocks by name."""
         found = self._environment.get_template(template)
         context = found.new_context(dict(values))
         return {
@@ -74,14 +74,14 @@ class Renderer:
 
 
 class Words:
-    """What a template says about times and addresses in one answer."""
+    """Formatting of times and URLs for one answer."""
 
     def __init__(self, now: datetime, root: str) -> None:
         self._now = now
         self._root = root
 
     def ago(self, at: datetime | None, otherwise: str = "–") -> Markup:
-        """A time as a distance from now, the exact one on hover."""
+        """Return a time relative to now, with the exact time on hover."""
         if at is None:
             return Markup('<span class="quiet">{}</span>').format(otherwise)
         return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -89,35 +89,35 @@ class Words:
         )
 
     def on_wall(self, at: datetime) -> Markup:
-        """A day and a time of day as finely as a rule has it, the exact one on hover."""
+        """Return a day and time, with seconds if not 0, and the exact time on hover."""
         return Markup('<time datetime="{}" title="{}" data-fixed>{}</time>').format(
             at.isoformat(timespec="milliseconds"), exact(at), wall(at)
         )
 
     def at(self, at: datetime, form: str = "%H:%M:%S") -> Markup:
-        """A time of the day, the exact one on hover."""
+        """Return a time of day, with the exact time on hover."""
         return Markup('<time datetime="{}" title="{}" data-fixed>{}</time>').format(
             at.isoformat(timespec="milliseconds"), exact(at), at.strftime(form)
         )
 
     def url(self, path: str, **query: object) -> str:
-        """An address under the root at which the dashboard is mounted."""
+        """Return a URL below the dashboard's mount path; empty parameters are omitted."""
         named = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{self._root}{path}" + (f"?{urlencode(named)}" if named else "")
 
 
 def wall(at: datetime, form: str = "%a %d %b") -> str:
-    """A day and a time of day, with seconds where the rule has them."""
+    """Return a day and time of day, with seconds if not 0."""
     return f"{at.strftime(form)} {clock_words(at)}"
 
 
 def exact(at: datetime) -> str:
-    """An instant to the millisecond."""
+    """Return an instant to the millisecond."""
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03} {at.tzname() or ''}".rstrip()
 
 
 def distance(delta: timedelta) -> str:
-    """`3 min ago`, `in 2 h`."""
+    """Return a relative time, such as `3 min ago` or `in 2 h`."""
     seconds = delta.total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -131,7 +131,7 @@ def _largest(seconds: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A length of time in its largest fitting unit."""
+    """Return a duration in its largest fitting unit."""
     if ms is None:
         return "–"
     if ms < 1_000:
@@ -144,29 +144,29 @@ def duration(ms: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """A number with its thousands apart."""
+    """Return a number with thousands separators."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
 def capped(value: int, most: int) -> str:
-    """A count that stops somewhere: `10,000+`."""
+    """Return a count, with `+` if it reached `most`."""
     return f"{number(value)}+" if value >= most else number(value)
 
 
 def in_queue(count: QueueCount, place: QueuePlace) -> str:
-    """Return a count of a queue's jobs, with `+` where it was capped."""
+    """Return a count of a queue's jobs, with `+` if it was capped."""
     return f"{number(getattr(count, place))}{'+' if place in count.capped else ''}"
 
 
 def short(text: str, most: int = 80) -> Markup:
-    """A text cut to a line, the whole one on hover."""
+    """Return a text truncated to `most` characters, with the whole text on hover."""
     if len(text) <= most:
         return escape(text)
     return Markup('<span title="{}">{}…</span>').format(text[:2_000], text[: most - 1])
 
 
 def brief(text: str | None, most: int = 80) -> Markup:
-    """An error in one line: its first line, cut; the whole text on hover where that is longer."""
+    """Return the first line of an error, truncated, with the whole text on hover if longer."""
     line, whole = first_line(text), (text or "").strip()
     if line == whole and len(line) <= most:
         return escape(line)

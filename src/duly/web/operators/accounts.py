@@ -1,7 +1,6 @@
-"""Operators: who may sign in to the dashboard, and as what.
+"""Operator accounts of the dashboard, from `name:role:hash` entries of the settings.
 
-Takes `name:role:hash` lines from the settings; gives operators, or None where a password is wrong.
-Passwords are kept as scrypt hashes and compared in constant time, whether the name exists or not.
+Passwords are stored as scrypt hashes and compared in constant time, whether the name exists or not.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _SEPARATOR = "."
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Somebody who may look, or look and step in."""
+    """An account: a viewer may read, an operator may also act."""
 
     name: str
     role: Role
     password_hash: str = ""
-    """Empty: no password lets in; such a one comes by a sign-in link."""
+    """Empty: no password sign-in; a guest uses a sign-in link."""
 
     def __post_init__(self) -> None:
         check_name("operator", self.name)
@@ -50,12 +49,12 @@ class Operator:
 
     @property
     def may_act(self) -> bool:
-        """Whether it may change anything."""
+        """True if the account may change anything."""
         return self.role == "operator"
 
 
 def parse_operators(text: str) -> tuple[Operator, ...]:
-    """Operators from `name:role:hash`, separated by commas."""
+    """Parse operators from `name:role:hash` entries, separated by commas."""
     found: dict[str, Operator] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, _, rest = part.partition(":")
@@ -74,7 +73,7 @@ def parse_operators(text: str) -> tuple[Operator, ...]:
 
 
 def hash_password(password: str, *, salt: bytes | None = None) -> str:
-    """The form in which a password is kept; it holds neither colon nor comma nor dollar."""
+    """Return the stored form of a password; it contains no colon, comma or dollar sign."""
     if not 8 <= len(password) <= MAX_PASSWORD:
         raise InvalidInput(f"a password has 8 to {MAX_PASSWORD} characters")
     salt = token_bytes(16) if salt is None else salt
@@ -84,9 +83,9 @@ def hash_password(password: str, *, salt: bytes | None = None) -> str:
 
 
 def find_operator(operators: Sequence[Operator], name: str, password: str) -> Operator | None:
-    """The operator whose password it is. Slow on purpose: run it on a thread."""
+    """Return the operator with this name and password, or None. Slow on purpose: use a thread."""
     found = next((each for each in operators if each.name == name and each.password_hash), None)
-    # A name that does not exist costs the same, so that time does not tell which names do.
+    # An unknown name costs the same, so that timing does not reveal which names exist.
     stored = _nobody() if found is None else found.password_hash
     costs, salt, wanted = _parts(stored)
     is_right = hmac.compare_digest(_scrypt(password[:MAX_PASSWORD], salt, costs), wanted)
@@ -94,7 +93,7 @@ def find_operator(operators: Sequence[Operator], name: str, password: str) -> Op
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -104,7 +103,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parts(stored: str) -> tuple[tuple[int, int, int], bytes, bytes]:
-    """Costs, salt and digest of a kept password."""
+    """Return costs, salt and digest of a stored password."""
     try:
         kind, cost, block, parallel, salt, made = stored.split(_SEPARATOR)
         costs = (int(cost), int(block), int(parallel))
@@ -139,5 +138,5 @@ def _bytes(text: str) -> bytes:
 
 @cache
 def _nobody() -> str:
-    """A hash that no password has, as costly as any."""
+    """Return a hash of a random password, as costly to check as any."""
     return hash_password(token_bytes(16).hex())

@@ -1,7 +1,6 @@
-"""Letting operators in: by password, by a one-time link, or in development on this machine only.
+"""Operator authentication: by password, one-time link, or on this machine in development mode.
 
-One object per server. It holds what a request alone cannot say: the operators, the secret, links
-that were not used yet, and how often a sign-in failed of late.
+One object per server holds the operators, the secret, unused links and recent failures.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ LINK_S = 3_600
 MAX_LINKS = 100
 MIN_SECRET = 16
 FAILURES = 5
-"""Failed sign-ins of one address or one name that are let pass within the window."""
+"""Failed sign-ins per address and per name that are allowed within the window."""
 WINDOW_S = 60
 MAX_REMEMBERED = 10_000
 _AT_ONCE = 2
 """Password checks at once: each costs 32 MB and a core."""
 MAX_IN_LINE = 20
-"""Sign-ins that are checked or wait for it; more are sent away for a second."""
+"""Sign-ins being checked or waiting for a check; further ones must retry after 1 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthOptions:
-    """How operators are let in."""
+    """Options of operator authentication."""
 
     operators: Sequence[Operator] = ()
-    """Who may sign in."""
+    """Accounts that may sign in."""
     secret: bytes = field(default_factory=lambda: token_bytes(32), repr=False)
-    """Signs sessions; processes behind one address share it. By default sessions end with the
-    process."""
+    """Key that signs sessions; processes behind one address share it. Default: random, so sessions
+    end with the process."""
     session_s: int = SESSION_S
-    """How long a sign-in holds."""
+    """Lifetime of a session in seconds."""
     metrics_token: str = field(default="", repr=False)
-    """Lets a scraper read the metrics; empty: operators only."""
+    """Bearer token for reading the metrics; empty: operators only."""
     development_host: str = ""
-    """The address the server listens on, to let everybody on this machine in without a sign-in."""
+    """Address that the server listens on in development mode, without sign-in; empty: off."""
 
     def __post_init__(self) -> None:
         if len(self.secret) < MIN_SECRET:
@@ -89,7 +88,7 @@ class Wait:
 
 
 class OperatorAuth:
-    """Knows who is asking."""
+    """Authentication state of one server."""
 
     def __init__(self, options: AuthOptions | None = None, *, clock: Clock | None = None) -> None:
         self.options = AuthOptions() if options is None else options
@@ -103,15 +102,15 @@ class OperatorAuth:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody needs to sign in."""
+        """True in development mode: no sign-in is needed."""
         return bool(self.options.development_host)
 
     def now_s(self) -> int:
-        """The clock of sessions."""
+        """Return the time of the session clock, in seconds."""
         return to_ms(self._clock.now()) // 1000
 
     def operator_of(self, session: Session) -> Operator | None:
-        """Who has a session; None: no longer an operator, or the password changed since."""
+        """Return the operator of a session; None: removed, or the password changed since."""
         known = {each.name: each for each in self.options.operators}
         found = known.get(session.name) or self._guests.get(session.name)
         if found is None and self.is_open and session.name == DEVELOPER.name:
@@ -121,22 +120,22 @@ class OperatorAuth:
         return found
 
     def read(self, cookie: str | None) -> tuple[Session, Operator] | None:
-        """The session of a cookie and whose it is."""
+        """Return the session of a cookie and its operator; None: not valid."""
         session = None if not cookie else read_session(self.signer, cookie, self.now_s())
         operator = None if session is None else self.operator_of(session)
         return None if session is None or operator is None else (session, operator)
 
     def begin(self, operator: Operator) -> str:
-        """The cookie of a new session."""
+        """Return the cookie of a new session."""
         return begin_session(self.signer, operator, self.now_s() + self.options.session_s)
 
     def wait_s(self, name: str, address: str) -> int:
-        """How long a sign-in has to wait; 0: not at all."""
+        """Return how many seconds a sign-in must wait; 0: none."""
         now_s = self.now_s()
         return max(self._failures.wait_s(mark, now_s) for mark in _marks(name, address))
 
     async def sign_in(self, name: str, password: str, address: str) -> Operator | Wait | None:
-        """The operator whose password it is; a failure is remembered, and too many must wait."""
+        """Return the operator, Wait after too many failures, or None for a wrong password."""
         if wait_s := self.wait_s(name, address):
             return Wait(wait_s)
         if self._in_line >= MAX_IN_LINE:
@@ -149,8 +148,8 @@ class OperatorAuth:
             self._in_line -= 1
 
     async def _checked(self, name: str, password: str, address: str) -> Operator | Wait | None:
-        # Asked again: of those who came together, the first may have failed too often meanwhile.
-        # What fails is noted before the next is let in, so it counts the failures of all.
+        # Checked again: concurrent sign-ins may have failed while this one waited. A failure is
+        # noted before the next check starts, so this counts all of them.
         if wait_s := self.wait_s(name, address):
             return Wait(wait_s)
         found = await asyncio.to_thread(find_operator, self.options.operators, name, password)
@@ -160,7 +159,7 @@ class OperatorAuth:
         return found
 
     def make_link_token(self, operator: Operator) -> str:
-        """A token that signs in once, within an hour."""
+        """Return a token that signs in once, within an hour."""
         token = token_urlsafe(24)
         self._links[token] = (operator, self.now_s() + LINK_S)
         while len(self._links) > MAX_LINKS:
@@ -168,7 +167,7 @@ class OperatorAuth:
         return token
 
     def use_link_token(self, token: str) -> Operator | None:
-        """Who a token signs in; the token is used up."""
+        """Return the operator of a token and consume the token; None: unknown or expired."""
         operator, until_s = self._links.pop(token, (None, 0))
         if operator is None or self.now_s() >= until_s:
             return None
@@ -177,24 +176,24 @@ class OperatorAuth:
 
 
 def _marks(name: str, address: str) -> tuple[str, str]:
-    """What failures are counted by."""
+    """Return the keys by which failures are counted."""
     return f"name:{name[:128]}", f"address:{address}"
 
 
 class Failures:
-    """How often something failed of late; forgets the oldest marks."""
+    """Recent failures by key; the oldest keys are dropped beyond MAX_REMEMBERED."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, list[int]] = OrderedDict()
 
     def note(self, mark: str, now_s: int) -> None:
-        """Remember a failure."""
+        """Record a failure."""
         times = [each for each in self._times.pop(mark, []) if each > now_s - WINDOW_S]
         self._times[mark] = [*times, now_s][-FAILURES:]
         while len(self._times) > MAX_REMEMBERED:
             self._times.popitem(last=False)
 
     def wait_s(self, mark: str, now_s: int) -> int:
-        """How long until the next try may be made."""
+        """Return the seconds until the next attempt is allowed; 0: now."""
         times = [each for each in self._times.get(mark, []) if each > now_s - WINDOW_S]
         return times[0] + WINDOW_S - now_s if len(times) >= FAILURES else 0

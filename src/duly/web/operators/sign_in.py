@@ -1,4 +1,4 @@
-"""Signing in and out: by password, or by a link that is good for once."""
+"""Sign-in by password or one-time link, and sign-out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = "(unknown)"
 
 
 class SignIn:
-    """The pages before the door."""
+    """Pages for signing in and out."""
 
     def __init__(
         self, app: MonitoredApp, auth: OperatorAuth, renderer: Renderer, sign_outs: SignOuts
@@ -41,7 +41,7 @@ class SignIn:
         return self._page(request, next=own_path(request.query_params.get("next")))
 
     async def _ask_link(self, request: Request) -> Response:
-        # A button, not the address alone: what looks at links before people do must not use it up.
+        # A button, since link scanners that open the address must not consume the token.
         return self._page(request, token=request.query_params.get("token", "")[:128])
 
     async def _sign_in(self, request: Request) -> Response:
@@ -53,15 +53,15 @@ class SignIn:
         go_to = own_path(fields.get("next"))
         found = await self._auth.sign_in(name, password, address)
         if isinstance(found, Wait):
-            words = f"Too many tries. The next one can be made in {found.s} s."
+            words = f"Too many attempts. Try again in {found.s} s."
             page = self._page(request, 429, words=words, next=go_to, name=name)
             page.headers["Retry-After"] = str(found.s)
             return page
         if found is None:
             known = {each.name for each in self._auth.options.operators}
-            # What is no operator's name may be a password in the wrong field.
+            # An unknown name may be a password typed into the wrong field.
             await self._record(name if name in known else UNKNOWN, "refused", address)
-            words = "Name and password do not fit."
+            words = "Wrong name or password."
             return self._page(request, 401, words=words, next=go_to, name=name)
         await self._record(found.name, "done", address)
         return self._admit(request, found, go_to)
@@ -74,7 +74,7 @@ class SignIn:
         address = request.client.host if request.client else UNKNOWN
         if found is None:
             await self._record(UNKNOWN, "refused", address)
-            words = "This link was used, or is too old. Ask for another one."
+            words = "This link was used or has expired. Request another one."
             return self._page(request, 401, words=words)
         await self._record(found.name, "done", address)
         return self._admit(request, found, "/")

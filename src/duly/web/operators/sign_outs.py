@@ -1,8 +1,8 @@
-"""Sessions that were signed out: kept in the audit, so that every process knows of them.
+"""Signed-out sessions, stored in the audit so that every process knows of them.
 
-A session is a signed cookie, valid until it ends. A sign-out adds an audit entry whose target is
-the session; a session with such an entry is refused, whoever has kept its cookie. Retention keeps
-these entries at least as long as a session can last.
+A session is a signed cookie, valid until it expires. A sign-out adds an audit entry whose target
+is the session; a session with such an entry is refused, even if a copy of its cookie exists.
+Retention keeps these entries at least as long as a session can last.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class SignOuts:
         self._app = app
 
     async def record(self, session: Session, address: str) -> None:
-        """End a session for every process."""
+        """Record that a session is signed out, for every process."""
         entry = AuditEntry(session.name, SIGN_OUT, _target(session), "done", f"from {address}")
         await self._app.admin.monitoring.record(entry)
 
     async def has(self, session: Session) -> bool:
-        """Return whether a session was signed out; one read of an index."""
+        """Return whether a session was signed out; one indexed read."""
         found = await self._app.admin.monitoring.audit(target=_target(session), limit=1)
         return any(each.action == SIGN_OUT for each in found)
 

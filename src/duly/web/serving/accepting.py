@@ -1,7 +1,7 @@
-"""Accept connections: uvicorn's server with an accept loop that has limits.
+"""Uvicorn server with a bounded accept loop.
 
-asyncio's own loop accepts as many as the backlog holds before it looks at the first, and without
-a free descriptor it logs an error for each of them, every second.
+asyncio's own loop accepts the whole backlog before it serves the first connection, and without a
+free descriptor it logs an error for each of them, every second.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from duly.web.serving.guarding import CONNECTION
 log = logging.getLogger(__name__)
 
 ACCEPT_BATCH = PROBE_RESERVE
-"""Connections that are accepted before everything else on the loop has its turn. Beyond the limit
-a batch replaces the one before, whose requests could be read, and nothing of itself."""
+"""Connections accepted before the loop yields to other tasks. Beyond the limit a batch replaces
+only connections of the batch before, whose requests could be read, and none of its own."""
 FULL_PAUSE_S = 0.01
-"""After a batch while the limit is reached: a flood then takes a part of the processor only."""
+"""Seconds to pause after a batch while the limit is reached, to bound the CPU use of a flood."""
 RETRY_S = 1.0
-"""After an accept that failed, for lack of a descriptor for example."""
+"""Seconds to wait after a failed accept, for example without a free descriptor."""
 SWEEP_S = 1.0
-"""How often slow clients are looked for."""
+"""Seconds between two checks for slow clients."""
 
 
 class LimitedServer(uvicorn.Server):
-    """A server that accepts no more than its connections allow, and handles no signals."""
+    """A server that accepts connections up to a limit and handles no signals."""
 
     def __init__(
         self, config: uvicorn.Config, listener: socket.socket, connections: Connections
@@ -45,7 +45,7 @@ class LimitedServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to whoever runs the loops."""
+        """Leave signal handling to the process that runs the loops."""
         yield
 
     async def startup(
@@ -56,7 +56,7 @@ class LimitedServer(uvicorn.Server):
         await super().startup(sockets=[])
 
     async def main_loop(self) -> None:
-        """Accept connections and close slow ones, until told to stop."""
+        """Accept connections and close slow ones until the server stops."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._accept()), group.create_task(self._sweep())]
             await super().main_loop()
@@ -70,7 +70,7 @@ class LimitedServer(uvicorn.Server):
             try:
                 client, _ = await loop.sock_accept(self._listener)
             except ConnectionAbortedError:
-                continue  # it has gone while it waited
+                continue  # the client disconnected while it waited
             except OSError as error:
                 if self._listener.fileno() < 0:
                     raise
@@ -95,7 +95,7 @@ class LimitedServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: connection, client)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             self._connections.forget(connection)
             client.close()
 
@@ -117,8 +117,8 @@ class LimitedServer(uvicorn.Server):
         times = self._failures.count(asyncio.get_running_loop().time())
         if times:
             log.error(
-                "cannot accept HTTP connections: %s (%d times); trying again every second; if "
-                "descriptors are used up, raise ulimit -n or lower DULY_MAX_CONNECTIONS",
+                "cannot accept HTTP connections: %s (%d times); retrying every second; if the "
+                "process is out of descriptors, raise ulimit -n or lower DULY_MAX_CONNECTIONS",
                 error,
                 times,
                 extra={"event": "http.accept_failed"},
@@ -126,7 +126,7 @@ class LimitedServer(uvicorn.Server):
 
 
 class OncePerPeriod(logging.Filter):
-    """Lets each warning of a logger through once a minute, so that no client can fill the log."""
+    """Log filter that passes each warning once a minute, so that no client can fill the log."""
 
     def __init__(self) -> None:
         super().__init__()

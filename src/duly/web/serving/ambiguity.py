@@ -1,7 +1,7 @@
-"""Requests that two readers could understand differently: refused before anything is read of them.
+"""Refusal of ambiguous requests, before anything else is read of them.
 
-Takes the headers of a request; gives what is ambiguous in them. A proxy and this server must agree
-where a body ends, for which host it is and who sends it, so what decides that may come once only.
+A proxy and this server must agree where a body ends, which host it is for and who sends it, so the
+headers that decide this may be sent only once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ ONCE = frozenset(
         *(ID, TIMESTAMP, SIGNATURE),
     }
 )
-"""Headers that decide about framing, target, caller or trust; repeated ones are refused."""
+"""Headers that decide framing, target, caller or trust; repeated ones are refused."""
 LISTS = frozenset(
     {
         *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control"),
         *("connection", "cookie", "forwarded", "pragma", "te", "via", "x-forwarded-for"),
     }
 )
-"""Headers whose value is a list, so that several are one."""
+"""Headers whose value is a list, so that repeated ones can be joined."""
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
 def ambiguity_of(headers: RawHeaders) -> str | None:
-    """Return what a request's headers leave open, as a sentence; None: nothing."""
+    """Return what is ambiguous in a request's headers, as a sentence; None: nothing."""
     counts = Counter(name.decode("latin-1").lower() for name, _ in headers)
     if counts["content-length"] and counts["transfer-encoding"]:
         return "content-length and transfer-encoding must not both be sent"
@@ -84,7 +84,7 @@ class RefuseAmbiguous:
         if found is None:
             await self._app(scope, receive, send)
             return
-        # What follows on this connection may be part of this request in another reader's eyes.
+        # Another reader may take what follows on this connection as part of this request.
         headers = {"connection": "close", "cache-control": "no-store"}
         body = refusal(400, "ambiguous_request", found).answer.body
         await JSONResponse(body, 400, headers)(scope, receive, send)

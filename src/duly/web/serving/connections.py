@@ -1,8 +1,8 @@
-"""Connections of one listener: how many are open, and how long a client may keep each waiting.
+"""Connections of one listener: a limit on their number, and timeouts for slow clients.
 
-A connection is counted when it is accepted, before anything of it is read. It wraps the protocol
-of whichever HTTP parser is installed, and knows from the ASGI application when a request begins
-and ends. `close_late()` closes those whose client is too slow; somebody calls it every second.
+A connection is counted when it is accepted, before anything is read. It wraps the protocol of the
+installed HTTP parser, and learns from the ASGI application when a request begins and ends.
+`close_late()`, called every second, closes those whose client is too slow.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from duly.settings import Settings
 log = logging.getLogger(__name__)
 
 PROBE_RESERVE = 16
-"""Connections beyond the limit that are read, so that probes are answered and others get a 503."""
+"""Connections beyond the limit that are still read, for probes and for 503 answers."""
 LOG_PERIOD_S = 60.0
-"""Between two lines about the same trouble."""
+"""Seconds between two log lines about the same problem."""
 Parser = Callable[["Connection"], asyncio.Protocol]
 """Makes the protocol that parses the requests of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be, and how long each may take."""
+    """Limits of a listener: number of connections, and timeouts in seconds."""
 
     connections: int
     header_s: float
@@ -38,7 +38,7 @@ class ConnectionLimits:
 
     @classmethod
     def of(cls, settings: Settings, connections: int) -> ConnectionLimits:
-        """Return the limits of the settings for so many connections."""
+        """Return the limits of the settings, for a number of connections."""
         return cls(
             connections,
             settings.header_timeout_s,
@@ -52,25 +52,25 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        # Both in the order in which they were accepted.
+        # Both in order of acceptance.
         self._open: dict[Connection, None] = {}
         self._excess: dict[Connection, None] = {}
         self._refused = LogPeriod()
 
     def __len__(self) -> int:
-        """Return how many are open, those beyond the limit included."""
+        """Return the number of open connections, including those beyond the limit."""
         return len(self._open) + len(self._excess)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next connection is beyond the limit."""
+        """True if the next connection is beyond the limit."""
         return len(self._open) >= self.limits.connections
 
     def admit(self, parser: Parser) -> Connection | None:
-        """Return a connection for a socket that was accepted; None: close it at once.
+        """Return a connection for an accepted socket; None: close it at once.
 
-        Beyond the limit a few are admitted to be answered. When all of these are taken, a new one
-        replaces the oldest that has sent no request yet.
+        Beyond the limit, PROBE_RESERVE further ones are admitted. When all of these are taken, a
+        new one replaces the oldest that has sent no request yet.
         """
         if self.is_full:
             self._tell_full()
@@ -85,14 +85,14 @@ class Connections:
         return connection
 
     def is_within_limit(self, connection: Connection) -> bool:
-        """Return whether a connection may be served; one beyond the limit may take a free place."""
+        """Return whether a connection may be served; one beyond the limit takes a free place."""
         if connection in self._excess and not self.is_full:
             del self._excess[connection]
             self._open[connection] = None
         return connection in self._open
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection no more; forgetting it twice is fine."""
+        """Remove a connection from the count; idempotent."""
         self._open.pop(connection, None)
         self._excess.pop(connection, None)
 
@@ -108,7 +108,8 @@ class Connections:
         if refused:
             log.warning(
                 "all %d HTTP connections are in use; further ones are closed or answered 503 "
-                "(%d since the last such line); see who holds them, or raise DULY_MAX_CONNECTIONS",
+                "(%d since the last such line); check which clients hold them, or raise "
+                "DULY_MAX_CONNECTIONS",
                 self.limits.connections,
                 refused,
                 extra={"event": "http.connections_full", "refused": refused},
@@ -116,7 +117,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, around the protocol that parses it."""
+    """One connection, wrapping the protocol that parses it."""
 
     def __init__(self, connections: Connections, parser: Parser) -> None:
         self._loop = asyncio.get_running_loop()
@@ -131,17 +132,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is being answered: the client has to send one."""
+        """True if no request is being answered, so that the client has to send one."""
         return not self._requests
 
     @property
     def closes_at_s(self) -> float:
-        """When the client has taken too long, by the loop's clock."""
+        """Deadline of the client, by the loop's clock."""
         return min(self._due_at_s, self._reads_until_s)
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Answer a request: the client is not waited for, except as long as its body lasts."""
+        """Suspend the deadline for requests while one is answered; its body has its own."""
         self._requests += 1
         self._due_at_s = math.inf
         try:
@@ -149,20 +150,20 @@ class Connection(asyncio.Protocol):
         finally:
             self._requests -= 1
             if not self._requests:
-                # The parser closes an idle connection; this is for one that sends a little.
+                # The parser closes an idle connection; this covers a client that sends slowly.
                 wait_s = self._limits.idle_s + self._limits.header_s
                 self._due_at_s = self._loop.time() + wait_s
 
     def abort(self) -> None:
-        """Close at once, whatever was not sent or read yet, and free its place."""
+        """Close at once, drop unsent and unread data, and free the place."""
         self._is_aborted = True
         self._connections.forget(self)
         if self._transport is not None:
-            # close() would keep the descriptor until the client has read everything.
+            # close() would hold the descriptor until the client has read everything.
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless it lost its place before it was set up."""
+        """Start parsing; abort if the connection lost its place before setup."""
         self._transport = cast(asyncio.Transport, transport)
         self._parser.connection_made(transport)
         if self._is_aborted:
@@ -182,18 +183,18 @@ class Connection(asyncio.Protocol):
         self._parser.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read, for so long as a body may take."""
+        """Pause for a client that does not read, for at most the body timeout."""
         self._reads_until_s = self._loop.time() + self._limits.body_s
         self._parser.pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Resume after the client has read."""
         self._reads_until_s = math.inf
         self._parser.resume_writing()
 
 
 class LogPeriod:
-    """Counts what happens often, for one log line a minute."""
+    """Counter of frequent events, for one log line per period."""
 
     def __init__(self, period_s: float = LOG_PERIOD_S) -> None:
         self._period_s = period_s
@@ -201,7 +202,7 @@ class LogPeriod:
         self._times = 0
 
     def count(self, now_s: float) -> int:
-        """Count once more; return the count since the last line when it is time for one, else 0."""
+        """Count an event; return the count since the last line if one is due, else 0."""
         self._times += 1
         if now_s < self._next_at_s:
             return 0

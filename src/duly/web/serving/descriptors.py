@@ -1,7 +1,6 @@
-"""File descriptors of this process: how many there are, and how many HTTP connections may use.
+"""File descriptors of this process, and the share that HTTP connections may use.
 
-The database, the loops and the application's handlers need descriptors too, so connections get a
-share and never all of them.
+The database, the loops and the application's handlers need descriptors too.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from duly.errors import InvalidInput
 from duly.settings import Settings
 
 MAX_RAISED_DESCRIPTORS = 65_536
-"""Programs that a handler starts may close every possible descriptor, which takes long for more."""
+"""Programs started by a handler may close every possible descriptor, which is slow for more."""
 MAX_DEFAULT_CONNECTIONS = 1_000
 MIN_DEFAULT_CONNECTIONS = 8
 RESERVED_DESCRIPTORS = 128
-"""For the database (three files for each SQLite connection), listeners, log, probes, and
-connections that are about to be refused."""
+"""For the database (three files per SQLite connection), listeners, log, probes, and connections
+that are about to be refused."""
 
 
 def descriptor_limit() -> int | None:
-    """Return how many descriptors this process may open; None: no limit is known."""
+    """Return how many descriptors this process may open; None: unlimited or unknown."""
     resource = _resource()
     if resource is None:
         return None
@@ -32,9 +31,9 @@ def descriptor_limit() -> int | None:
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise the soft limit to the hard one, up to 65,536; return the limit that holds then.
+    """Raise the soft limit to the hard one, up to 65,536; return the resulting limit.
 
-    A system that does not allow it keeps its limit: connections get a share of that.
+    If the system does not allow it, the limit is unchanged.
     """
     resource = _resource()
     if resource is None:
@@ -43,13 +42,13 @@ def raise_descriptor_limit() -> int | None:
     unlimited = resource.RLIM_INFINITY
     wanted = MAX_RAISED_DESCRIPTORS if hard == unlimited else min(hard, MAX_RAISED_DESCRIPTORS)
     if soft != unlimited and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # where the system does not allow it
+        with contextlib.suppress(OSError, ValueError):  # not allowed on this system
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return descriptor_limit()
 
 
 def _resource() -> ModuleType | None:
-    """Return the module of limits, which Windows has not."""
+    """Return the `resource` module; None on Windows, which lacks it."""
     try:
         return importlib.import_module("resource")
     except ImportError:
@@ -59,9 +58,8 @@ def _resource() -> ModuleType | None:
 def connection_limit(settings: Settings, descriptors: int | None) -> int:
     """Return how many HTTP connections may be open at a time.
 
-    Without a setting: half of the descriptors that are not reserved, from 8 to 1,000. The other
-    half is left to the application's handlers. A setting that needs more descriptors than there
-    are is refused.
+    Default: half of the descriptors that are not reserved, from 8 to 1,000; the other half is left
+    to the application's handlers. A setting that exceeds the available descriptors is refused.
     """
     chosen = settings.max_connections
     if descriptors is None:

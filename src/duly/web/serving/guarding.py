@@ -1,7 +1,7 @@
-"""Guard an ASGI application by the connection that a request comes from.
+"""ASGI middleware that applies the limits of a request's connection.
 
-Requests beyond the limit of connections are answered 503, except probes. A body that takes too
-long is answered 408. Both close the connection.
+Requests beyond the connection limit are answered 503, except probes. A body that takes too long is
+answered 408. Both close the connection.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from duly.web.api import problems
 from duly.web.serving.connections import Connection, Connections
 
 CONNECTION = "duly.connection"
-"""Where the state of a request names its connection."""
+"""Key of the connection in the request state."""
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths that are answered while the limit is reached."""
+"""Paths that are answered even beyond the limit."""
 RETRY_AFTER_S = 1
 
 
 class Guard:
-    """Passes on requests of connections within the limit."""
+    """Middleware that passes on requests of connections within the limit."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -46,11 +46,11 @@ class Guard:
             try:
                 await self._app(scope, exchange.receive, exchange.send)
             except ClientDisconnect:
-                return  # nobody waits for an answer, and it is no fault of the application
+                return  # no client waits for an answer, and it is not an application error
 
 
 class Exchange:
-    """A request and its answer; the body must have come within its time."""
+    """A request and its answer, with a deadline for the body."""
 
     def __init__(self, connection: Connection, receive: Receive, send: Send, body_s: float) -> None:
         self._connection = connection
@@ -61,10 +61,10 @@ class Exchange:
         self._is_begun = False
         self._is_over = False
         self.is_last = False
-        """Whether the connection is closed after the answer."""
+        """True: the connection is closed after the answer."""
 
     async def receive(self) -> Message:
-        """Return what comes next of the request; after its time the client counts as gone."""
+        """Return the next message; after the deadline answer 408 and report a disconnect."""
         if self._is_read:
             return await self._receive()
         try:
@@ -76,7 +76,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass the answer on, unless the client was answered 408 already."""
+        """Pass the answer on, unless the client was already answered 408."""
         if self._is_over:
             return
         if message["type"] == "http.response.start":
@@ -86,7 +86,7 @@ class Exchange:
         await self._send(message)
 
     async def answer(self, answer: Answer) -> None:
-        """Answer in the place of the application, and close the connection."""
+        """Answer instead of the application, and close the connection."""
         self.is_last = True
         headers = {"cache-control": "no-store", **answer.headers}
         response = JSONResponse(answer.body, answer.status, headers)
@@ -97,7 +97,7 @@ class Exchange:
         self._is_read = True
         if self._is_begun:
             self._connection.abort()
-            return await self._receive()  # until the parser knows that the connection is gone
+            return await self._receive()  # until the parser notices the closed connection
         await self.answer(_too_slow())
         return {"type": "http.disconnect"}
 
@@ -106,12 +106,12 @@ def _too_many() -> Answer:
     return problems.problem(
         503,
         "too_many_connections",
-        "this process has as many connections as it may have; try again",
+        "this process has reached its connection limit; try again",
         retry_after=str(RETRY_AFTER_S),
     )
 
 
 def _too_slow() -> Answer:
     return problems.problem(
-        408, "request_timeout", "the body did not come in time (DULY_BODY_TIMEOUT_S)"
+        408, "request_timeout", "the body did not arrive in time (DULY_BODY_TIMEOUT_S)"
     )

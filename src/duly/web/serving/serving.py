@@ -1,7 +1,7 @@
-"""Serving: an application's HTTP surface and its dashboard, on this loop, beside the other loops.
+"""HTTP servers of a process: API and dashboard, or probes alone.
 
-Takes an application and who may come in; runs like a planner or a worker: run() until stop(). The
-address is bound when it is made, so that a port that is taken is said before anything starts.
+A server runs like a planner or a worker: run() until stop(). The address is bound by the
+constructor, so that a port in use is reported before anything starts.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from duly.web.serving.guarding import Guard
 
 
 class Served(Application, MonitoredApp, Protocol):
-    """What is served: both of them look at it."""
+    """An application as needed by API and dashboard together."""
 
 
 DRAIN_S = 5
-"""How long open requests may take when the server stops."""
+"""Seconds that open requests may take when the server stops."""
 BACKLOG = 1_024
-"""Connections that the system keeps until they are accepted; they use no descriptors."""
+"""Connections queued by the system until they are accepted; they use no descriptors."""
 MAX_HEADER_BYTES = 65_536
 PROBE_CONNECTIONS = 16
-"""Of a process that answers probes and metrics alone."""
+"""Connection limit of a process that answers only probes and metrics."""
 STREAM_SHARE = 4
-"""Live pages may use one connection in so many."""
+"""Live pages may use one in this many connections."""
 GUEST = Operator("operator", "operator")
-"""Who comes by the link that is printed at the start."""
+"""Operator of the sign-in link that is printed at startup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; port 0 takes a free one."""
+    """Address to listen on; port 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8787
     is_development: bool = False
-    """Let everybody on this machine in without a sign-in."""
+    """Development mode: no sign-in is needed on this machine."""
 
 
 class Listening:
-    """An ASGI application on an address of its own."""
+    """A server of one ASGI application on one address."""
 
     def __init__(
         self, asgi: ASGIApp, address: Address, settings: Settings, most_connections: int
@@ -84,13 +84,13 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Base URL of the server."""
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{port}"
 
     async def run(self) -> None:
-        """Answer until stopped."""
+        """Serve until stopped."""
         parsers = logging.getLogger("uvicorn.error")
         quiet = OncePerPeriod()
         parsers.addFilter(quiet)
@@ -100,16 +100,16 @@ class Listening:
             parsers.removeFilter(quiet)
 
     def close(self) -> None:
-        """Let go of the address; after run() it is gone already."""
+        """Release the address; after run() it is already released."""
         self._socket.close()
 
     def stop(self) -> None:
-        """End after what is being answered."""
+        """Stop after the requests in progress."""
         self._server.should_exit = True
 
 
 def probing(app: MonitoredApp, address: Address, settings: Settings | None = None) -> Listening:
-    """Probes and metrics alone, for a process that is asked for nothing else."""
+    """Return a server of probes and metrics only."""
     settings = Settings.from_environment() if settings is None else settings
     auth = OperatorAuth(AuthOptions.from_settings(settings, ""))
     routes = [*Probes(app).routes, *Metrics(app, auth).routes]
@@ -130,13 +130,13 @@ class Serving(Listening):
         super().__init__(Surface(app, other=self._dashboard), address, settings, connections)
 
     def sign_in_url(self) -> str | None:
-        """A link that signs in once; None: nobody needs to, or the operators have passwords."""
+        """Return a one-time sign-in link; None: development mode, or operators have passwords."""
         if self.auth.is_open or self.auth.options.operators:
             return None
         return f"{self.url}/sign-in/link?token={quote(self.auth.make_link_token(GUEST))}"
 
     def stop(self) -> None:
-        """End the streams, then the server after what is being answered."""
+        """Close the live streams and stop after the requests in progress."""
         self._dashboard.state.live.close()
         super().stop()
 
@@ -147,14 +147,14 @@ def _bound(address: Address) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((address.host, address.port))
-        # A client that reads the address may connect at once, and waits until it is answered.
+        # A client may connect as soon as the address is known; it waits in the backlog.
         found.listen(BACKLOG)
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRINUSE:
             raise InvalidInput(
-                f"port {address.port} of {address.host} is taken; choose another with --port, or "
-                "leave the pages to the process that has it with --roles planner,worker,keeper"
+                f"port {address.port} of {address.host} is in use; choose another with --port, or "
+                "run without the pages (--roles planner,worker,keeper)"
             ) from None
         raise InvalidInput(f"cannot listen on {address.host}:{address.port}: {error}") from None
     return found

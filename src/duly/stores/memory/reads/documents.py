@@ -1,4 +1,4 @@
-"""Documents in memory: scoped JSON, compare-and-set on the version, sparse index entries."""
+"""Reads of documents in the memory store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.stores.memory.tables import DocumentKey, Tables
 
 
 def get(tables: Tables, key: DocumentKey) -> Document | None:
-    """Read one document."""
+    """Return one document."""
     stored = tables.documents.get(key)
     return None if stored is None else stored.document
 
@@ -18,7 +18,7 @@ def get(tables: Tables, key: DocumentKey) -> Document | None:
 def page(
     tables: Tables, collection: str, scope: str, prefix: str, after: str, limit: int
 ) -> list[Document]:
-    """A scope's documents by name."""
+    """Return one page of a scope's documents by name, after a name."""
     check_limit(limit)
     keys = sorted(
         key
@@ -29,12 +29,12 @@ def page(
 
 
 def count(tables: Tables, collection: str, scope: str) -> int:
-    """How many documents a scope holds."""
+    """Return the number of documents of a scope."""
     return sum(1 for key in tables.documents if key[:2] == (collection, scope))
 
 
 def find(tables: Tables, collection: str, attribute: str, value: str, limit: int) -> list[Document]:
-    """Documents that have an entry, by scope and name."""
+    """Return the documents that have an index entry, by scope and name."""
     check_limit(limit)
     keys = sorted(
         key

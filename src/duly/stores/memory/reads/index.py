@@ -1,4 +1,4 @@
-"""The index in memory: pages of rows, and the facts of its health."""
+"""Reads of index rows and index health in the memory store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from duly.stores.memory.tables import Tables
 
 
 def in_order(tables: Tables) -> list[IndexRow]:
-    """Rows that have a next time, as they will be claimed; of equals, the one stored first."""
+    """Return the rows that have a next time in claim order; ties go to the row stored first."""
     rows = (row for key, row in tables.rows.items() if key not in tables.errors)
     return sorted(rows, key=lambda row: (row.run_at_ms, -row.priority))
 
 
 def due_by_hand_over(rows: Sequence[IndexRow]) -> dict[HandOver, DueRows]:
-    """Due rows, in order, that a planner or a tick is to take; those of callers are left out."""
+    """Summarise ordered due rows by hand-over, without `external`, which no loop takes."""
     times: dict[HandOver, list[int]] = {}
     for row in rows:
         if row.hand_over != "external":
@@ -28,7 +28,7 @@ def due_by_hand_over(rows: Sequence[IndexRow]) -> dict[HandOver, DueRows]:
 
 
 def rows_page(tables: Tables, flow: str | None, until_ms: int | None, limit: int) -> list[IndexRow]:
-    """Rows in the order they will be claimed."""
+    """Return up to `limit` rows in claim order."""
     check_limit(limit)
     rows = [
         row
@@ -39,7 +39,7 @@ def rows_page(tables: Tables, flow: str | None, until_ms: int | None, limit: int
 
 
 def quarantined_page(tables: Tables, limit: int) -> list[Quarantined]:
-    """Rows that cannot be evaluated, by key."""
+    """Return the rows that cannot be evaluated, by key."""
     check_limit(limit)
     keys = sorted(tables.errors, key=lambda key: (key.flow, key.scope, key.name))
     return [
@@ -51,7 +51,7 @@ def quarantined_page(tables: Tables, limit: int) -> list[Quarantined]:
 
 
 def health(tables: Tables, now_ms: int) -> IndexHealth:
-    """Count what is stored against what is indexed."""
+    """Compare stored schedules with index rows; return the counts."""
     schedules = [each for each in tables.schedules() if each.state == "active"]
     active = {each.id for each in schedules if is_indexed(each.definition)}
     rows = in_order(tables)

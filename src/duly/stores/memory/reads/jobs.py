@@ -1,4 +1,4 @@
-"""Jobs in memory: inserting them, and reading them with their events and attempts."""
+"""Reads of jobs, their events and their attempts in the memory store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from duly.stores.memory.tables import Tables
 
 
 def get(tables: Tables, job_id: JobId) -> Job | None:
-    """Read one job."""
+    """Return one job."""
     stored = tables.jobs.get(job_id)
     return None if stored is None else stored.job
 
 
 def page(tables: Tables, which: JobFilter, before: JobId | None, limit: int) -> list[Job]:
-    """Jobs by id, newest first."""
+    """Return one page of jobs by id, newest first, before an id."""
     check_limit(limit)
     ids = sorted((each for each in tables.jobs if before is None or each < before), reverse=True)
     jobs = (tables.jobs[each].job for each in ids)
@@ -38,18 +38,18 @@ def _fits(job: Job, which: JobFilter) -> bool:
 
 
 def count(tables: Tables) -> list[JobCount]:
-    """Jobs by queue and state."""
+    """Count jobs by queue and state."""
     counts = Counter((stored.job.queue, stored.job.state) for stored in tables.jobs.values())
     return [JobCount(*key, count) for key, count in sorted(counts.items())]
 
 
 def events(tables: Tables, job_id: JobId, limit: int) -> list[JobEvent]:
-    """The newest events of a job, oldest first."""
+    """Return the newest `limit` events of a job, oldest first."""
     check_limit(limit)
     return list(tables.job_events.get(job_id, ())[-limit:])
 
 
 def attempts(tables: Tables, job_id: JobId, limit: int) -> list[Attempt]:
-    """The newest tries of a job, oldest first."""
+    """Return the newest `limit` attempts of a job, oldest first."""
     check_limit(limit)
     return attempts_of(tables.job_events.get(job_id, ()))[-limit:]

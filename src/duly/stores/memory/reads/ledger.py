@@ -1,4 +1,4 @@
-"""The ledger in memory: pages of one schedule's rows."""
+"""Reads of one schedule's ledger in the memory store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duly.stores.memory.tables import LedgerEntry, Tables
 
 
 def _entries(tables: Tables, schedule_id: ScheduleId) -> list[LedgerEntry]:
-    """Return what the ledger has of a schedule, by nominal time."""
+    """Return the ledger entries of a schedule, by nominal time."""
     found = [entry for (owner, _), entry in tables.ledger.items() if owner == schedule_id]
     return sorted(found, key=lambda entry: entry.occurrence.nominal_ms)
 
@@ -25,7 +25,7 @@ def page(
     states: Collection[OccurrenceState] | None,
     limit: int,
 ) -> list[Occurrence]:
-    """Rows of one schedule, newest first."""
+    """Return one page of a schedule's rows, newest first."""
     check_limit(limit)
     return [
         row

@@ -1,4 +1,4 @@
-"""Questions to the ledger in memory."""
+"""Ledger queries of the memory store."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from duly.stores.memory.tables import Tables
 
 
 def covering(tables: Tables, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
-    """The row of a time, else the run of times around it."""
+    """Return the row of a nominal time, else the range that includes it."""
     found = [each for each in _of(tables, schedule_id) if each.covers(nominal_ms)]
     return max(found, key=lambda each: each.nominal_ms, default=None)
 
 
 def summary(tables: Tables, schedule_id: ScheduleId, from_ms: int, to_ms: int) -> LedgerSummary:
-    """Count a window, newest rows first, as many as are allowed."""
+    """Count the outcomes in a window; above MAX_SUMMARY rows, only the newest ones."""
     check_window(from_ms, to_ms)
     rows = sorted(_of(tables, schedule_id), key=lambda each: each.nominal_ms, reverse=True)
     inside = [each for each in rows if from_ms <= each.nominal_ms < to_ms]
@@ -67,7 +67,7 @@ def summary(tables: Tables, schedule_id: ScheduleId, from_ms: int, to_ms: int) -
 
 
 def count_occurrences(tables: Tables) -> OccurrenceCounts:
-    """Count the times of the whole ledger by flow and outcome."""
+    """Count the nominal times of the whole ledger by flow and outcome."""
     counts: Counter[tuple[str, str]] = Counter()
     for entry in tables.ledger.values():
         row = entry.occurrence
@@ -78,7 +78,7 @@ def count_occurrences(tables: Tables) -> OccurrenceCounts:
 
 
 def find_missing(tables: Tables, now_ms: int, limit: int) -> list[MissingSchedule]:
-    """Return schedules with a next time that keep missing or skipping, by id."""
+    """Return schedules with a next time that keep missing or skipping runs, by id."""
     check_limit(limit)
     rows = [entry.occurrence for entry in tables.ledger.values()]
     lost = [each for each in rows if each.state in LOST and each.until_ms > now_ms - MISSES_MS]
@@ -103,7 +103,7 @@ def _missing(rows: Sequence[Occurrence], schedule_id: ScheduleId) -> MissingSche
 
 
 def recent_lateness(tables: Tables, limit: int) -> list[Lateness]:
-    """How late schedules' jobs began, of the jobs that ended last."""
+    """Return how late scheduled jobs began, among the jobs that ended last, newest first."""
     check_limit(limit, MAX_LATENESS)
     found: list[Lateness] = []
     rows = {entry.occurrence.job_id: entry.occurrence for entry in tables.ledger.values()}

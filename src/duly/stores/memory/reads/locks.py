@@ -1,4 +1,4 @@
-"""Named locks in memory: what pages read of them."""
+"""Reads of named locks in the memory store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from duly.stores.memory.tables import Tables
 
 
 def page(tables: Tables, now_ms: int, name: str | None, after: str, limit: int) -> list[Lock]:
-    """Return locks that are held, by name."""
+    """Return one page of held locks by name, after a name; or the lock `name`, if held."""
     check_limit(limit)
     return [
         Lock(each, held.owner, held.fence, held.until_ms)

@@ -1,4 +1,4 @@
-"""What pages read, in memory: counted the plain way."""
+"""Monitoring reads of the memory store, computed from all stored items."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MonitoringVerbs(ReadVerbs):
     """Every verb of MonitoringReads."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
-        """Jobs by state, each counted up to `most`."""
+        """Count jobs by state, each up to `most`."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, _):
             counts = Counter(stored.job.state for stored in tables.jobs.values())
@@ -55,7 +55,7 @@ class MonitoringVerbs(ReadVerbs):
         limit: int = 100,
         look: int = 10_000,
     ) -> JobPage:
-        """One page of jobs by id, newest first. All are at hand: it looks at every one."""
+        """Return one page of jobs by id, newest first; every job is read, whatever `look` is."""
         check_limit(look, MAX_COUNT)
         with self._transaction() as (tables, _):
             found = job_rows.page(tables, which, before, limit)
@@ -63,14 +63,14 @@ class MonitoringVerbs(ReadVerbs):
         return JobPage(found, found[-1].id if more else None)
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-        """Queues in which something waits, runs or died, or that somebody spoke about."""
+        """Count the jobs of queues by name; include configured queues without jobs."""
         check_limit(most, MAX_COUNT)
         check_limit(limit)
         with self._transaction() as (tables, _):
             return _queues(tables, most)[:limit]
 
     async def count_backlog(self, most: int = 10_000) -> Backlog:
-        """Count queued jobs; all are at hand, so every one is counted."""
+        """Count all queued jobs, without a limit."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, _):
             return Backlog(len(_in_line(tables)), is_estimate=False)
@@ -78,7 +78,7 @@ class MonitoringVerbs(ReadVerbs):
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
     ) -> list[WorkspaceCount]:
-        """Workspaces with queued jobs in a queue."""
+        """Return the workspaces with queued jobs in a queue, by name, each counted up to `most`."""
         check_limit(most, MAX_COUNT)
         check_limit(limit)
         with self._transaction() as (tables, _):
@@ -92,7 +92,7 @@ class MonitoringVerbs(ReadVerbs):
         ][:limit]
 
     async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
-        """Jobs ended since then by minute and state."""
+        """Count jobs ended since an instant, by minute and state; the newest `most` per state."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, _):
             jobs = [stored.job for stored in tables.jobs.values()]
@@ -104,7 +104,7 @@ class MonitoringVerbs(ReadVerbs):
         return [EndCount(*key, count) for key, count in sorted(counts.items())]
 
     async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
+        """Count rows with a run time before `until_ms` by minute; return up to `sample` of them."""
         check_limit(sample, MAX_SAMPLE)
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, now_ms):
@@ -114,7 +114,7 @@ class MonitoringVerbs(ReadVerbs):
         return Upcoming(now_ms, sorted(minutes.items()), some, len(rows) > most)
 
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
-        """Look at the next documents behind an id: which of them lack their row."""
+        """Check the next `limit` schedules after an id for missing index rows."""
         check_limit(limit, MAX_COUNT)
         with self._transaction() as (tables, _):
             later = sorted(
@@ -131,7 +131,7 @@ class MonitoringVerbs(ReadVerbs):
         return IndexStretch(len(active), missing, last_id, external)
 
     async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
-        """The first planned run of each schedule, earliest first."""
+        """Return the first planned run of each schedule, earliest first."""
         check_limit(limit)
         check_limit(look, MAX_COUNT)
         with self._transaction() as (tables, _):
@@ -144,7 +144,7 @@ class MonitoringVerbs(ReadVerbs):
         return [PlannedFire(*each) for each in found[:limit]]
 
     async def due_summary(self, most: int = 10_000) -> DueSummary:
-        """Due and quarantined rows, and those due for longest."""
+        """Count due and quarantined rows up to `most`; return the ones due for longest."""
         check_limit(most, MAX_COUNT)
         with self._transaction() as (tables, now_ms):
             rows = in_order(tables)
@@ -168,14 +168,14 @@ class MonitoringVerbs(ReadVerbs):
         )
 
     async def check_writable(self) -> None:
-        """Nothing to do: memory is always writable."""
+        """Do nothing: memory is always writable."""
 
     async def oldest_snapshot_ms(self) -> int:
-        """Return 0: nothing that is deleted stays."""
+        """Return 0: deleted items are removed at once."""
         return 0
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
-        """Keep who did what."""
+        """Store an audit entry; return it with its number and time."""
         check_audit(entry)
         with self._transaction() as (tables, now_ms):
             last = tables.audit[-1].seq if tables.audit else 0
@@ -186,7 +186,7 @@ class MonitoringVerbs(ReadVerbs):
     async def list_audit(
         self, *, target: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        """One page of entries, newest first, before a number."""
+        """Return one page of audit entries, newest first, before a number; of one target or all."""
         check_limit(limit)
         with self._transaction() as (tables, _):
             found = [
@@ -229,7 +229,7 @@ def _queues(tables: Tables, most: int) -> list[QueueCount]:
 
 
 def _newest(jobs: Iterable[Job], state: JobState, most: int) -> list[Job]:
-    """Return the jobs of a state that began or ended last."""
+    """Return the `most` jobs of a state with the latest lease end or end time."""
 
     def at_ms(job: Job) -> int:
         return (job.lease_until_ms if state is JobState.PROCESSING else job.finished_at_ms) or 0
@@ -238,7 +238,7 @@ def _newest(jobs: Iterable[Job], state: JobState, most: int) -> list[Job]:
 
 
 def _in_line(tables: Tables) -> list[Job]:
-    """Return queued jobs by their places."""
+    """Return queued jobs in line order."""
     waiting = [each for each in tables.jobs.values() if each.job.state is JobState.QUEUED]
 
     def place(each: StoredJob) -> tuple[int, str]:

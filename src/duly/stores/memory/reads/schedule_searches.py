@@ -1,4 +1,4 @@
-"""Schedules of all scopes in memory, page by page."""
+"""Schedule searches of the memory store, across all scopes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duly.stores.memory.tables import Tables
 def search(
     tables: Tables, which: ScheduleFilter, after: ScheduleKey | None, limit: int
 ) -> list[Schedule]:
-    """Schedules by flow, name and scope, after a key."""
+    """Return one page of schedules by flow, name and scope, after a key."""
     check_limit(limit)
     place = ("", "") if after is None else (f"{after.flow}/{after.name}", after.scope)
     found = [each for each in tables.schedules() if _is_wanted(each, which)]
@@ -22,7 +22,7 @@ def search(
 
 
 def find_rows(tables: Tables, ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
-    """The rows of schedules, of those that have a next time."""
+    """Return the index rows of the schedules that have a next time, by id."""
     live = (row for key, row in tables.rows.items() if key not in tables.errors)
     return {row.schedule_id: row for row in live if row.schedule_id in ids}
 

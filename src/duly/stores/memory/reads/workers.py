@@ -1,4 +1,4 @@
-"""Workers in memory: who they are, and when they last said so."""
+"""Reads of workers and of the work waiting for them in the memory store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from duly.stores.memory.tables import Tables
 
 
 def page(tables: Tables, limit: int) -> list[WorkerInfo]:
-    """Workers by id."""
+    """Return workers by id."""
     check_limit(limit)
     return [tables.workers[each] for each in sorted(tables.workers)[:limit]]
 
 
 def count_line(tables: Tables, look: int, limit: int) -> list[WaitingWork]:
-    """Count queued jobs by queue and action at the head of each line."""
+    """Count queued jobs by queue and action at the head of each queue."""
     check_limit(look)
     check_limit(limit)
     waiting = [each for each in tables.jobs.values() if each.job.state is JobState.QUEUED]

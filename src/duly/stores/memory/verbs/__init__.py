@@ -1,1 +1,1 @@
-"""The verbs of the memory store."""
+"""Verbs of the memory store."""

@@ -1,4 +1,4 @@
-"""The memory store: the verbs of hand-over by HTTP."""
+"""Verbs of the memory store for hand-over by HTTP."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from duly.stores.memory.verbs.jobs import JobVerbs
 
 
 class DispatchVerbs(JobVerbs):
-    """What a tick and an endpoint ask."""
+    """Verbs that ticks and endpoints call."""
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
-        """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
+        """Claim due rows of hand-over `http`, and dispatches whose lease or delay has ended."""
         return self._transact(dispatches.claim_dispatches, claim)
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
-        """Store how posts ended; gives how many stood under the claim."""
+        """Store the outcomes of posts; return how many dispatches this claim still held."""
         return self._transact(dispatches.end_dispatches, claim_id, answers)
 
     async def fire(self, request: Fire) -> FireAnswer:

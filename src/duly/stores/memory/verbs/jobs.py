@@ -1,4 +1,4 @@
-"""The memory store's half for jobs: every verb of JobStore, and the transaction they share."""
+"""Verbs of the memory store for jobs, and the transaction that all its verbs use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class JobVerbs:
-    """Everything about jobs; MemoryStore adds the rest."""
+    """Every verb of JobStore except list_locks."""
 
     def __init__(self, clock: Clock | None = None, planning: PlanSettings | None = None) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
@@ -47,7 +47,7 @@ class JobVerbs:
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Tables, int]]:
-        """The tables and the time, for one verb alone; undone when it raises, else told of."""
+        """Yield the tables and the time under the lock; undo on an exception, else send hints."""
         with self._lock:
             before = self._tables.copy()
             try:
@@ -72,7 +72,7 @@ class JobVerbs:
         return answer
 
     def listen(self, wake: Wake) -> Callable[[], None]:
-        """Call `wake` when jobs are inserted or cancelled; gives the end."""
+        """Call `wake` on inserts and cancel requests; return a function that stops it."""
         self._wakes.append(wake)
 
         def end() -> None:
@@ -82,7 +82,7 @@ class JobVerbs:
         return end
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        """Store jobs with their first events; an answer per job, in order."""
+        """Store jobs with their first events; return an answer per job, in order."""
         return self._transact(job_cases.insert_jobs, jobs)
 
     def insert_jobs_in(
@@ -90,11 +90,11 @@ class JobVerbs:
         transaction: Any,  # noqa: ARG002
         jobs: Sequence[NewJob],  # noqa: ARG002
     ) -> list[Enqueued | KeyTaken]:
-        """Refused: there is no transaction to join."""
+        """Raise InvalidInput: there is no transaction to join."""
         raise InvalidInput("the memory store has no transactions to join; use insert_jobs()")
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
-        """Rescue, promote, then take queued jobs, with attempts and events."""
+        """Release expired leases, promote due jobs, then claim queued ones."""
         return self._transact(claims.claim_jobs, request)
 
     async def renew(
@@ -105,15 +105,15 @@ class JobVerbs:
         tokens: Sequence[Token] = (),
         token_lease_ms: int = 10_000,
     ) -> Renewed:
-        """Extend leases whose (id, fence) still stands, and the worker's tokens."""
+        """Extend leases whose (id, fence) is still valid, and the worker's tokens."""
         return self._transact(claims.renew, worker, leases, lease_ms, tokens, token_lease_ms)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        """Store how attempts ended; gives the ids whose fence was void."""
+        """Store how attempts ended; return the ids whose fence was void."""
         return self._transact(job_cases.finish, finishes)
 
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
-        """Give tokens back; somebody else's are left alone."""
+        """Release a worker's tokens; leave those of other workers alone."""
         self._transact(token_cases.release_tokens, worker, tokens)
 
     async def start_jobs(self, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
@@ -121,13 +121,13 @@ class JobVerbs:
         return self._transact(job_cases.start_jobs, worker, leases)
 
     async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
-        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+        """Store progress notes (JSON text) of running jobs; return the ids whose fence is void."""
         return self._transact(job_cases.note_progress, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Cancel what has not begun; ask a running job's worker to stop it."""
+        """Cancel a job that has not begun; ask a running job's worker to stop it."""
         return self._transact(job_cases.cancel_job, job_id, by=by, reason=reason)
 
     async def retry_job(
@@ -138,7 +138,7 @@ class JobVerbs:
         by: str | None = None,
         reason: str | None = None,
     ) -> Job | JobRefused:
-        """Queue a dead job again, or a retrying or scheduled one at once; due now."""
+        """Queue a dead, retrying or scheduled job, due now."""
         return self._transact(
             job_cases.retry_job, job_id, reset_attempts=reset_attempts, by=by, reason=reason
         )
@@ -146,11 +146,11 @@ class JobVerbs:
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Mark a queued or ended job deleted and empty it."""
+        """Mark a queued or ended job as deleted and clear its content."""
         return self._transact(job_cases.delete_job, job_id, by=by, reason=reason)
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
-        """Move jobs on whose lease has ended."""
+        """Release jobs whose lease has expired; return how many."""
         return self._transact(job_cases.release_expired, limit)
 
     async def next_lease_end(self) -> NextLeaseEnd:
@@ -162,75 +162,75 @@ class JobVerbs:
         return self._transact(job_cases.promote_all, limit)
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
-        """Remove ended jobs kept long enough, with attempts and events; run-out keys as well."""
+        """Remove ended jobs past retention, with attempts and events, and expired keys."""
         return self._transact(job_cases.prune, retention, limit)
 
     async def get_job(self, job_id: JobId) -> Job | None:
-        """Read one job."""
+        """Return one job."""
         with self._transaction() as (tables, _):
             return job_rows.get(tables, job_id)
 
     async def list_jobs(
         self, which: JobFilter, *, before: JobId | None = None, limit: int = 100
     ) -> list[Job]:
-        """One page of jobs by id, newest first, before an id."""
+        """Return one page of jobs by id, newest first, before an id."""
         with self._transaction() as (tables, _):
             return job_rows.page(tables, which, before, limit)
 
     async def count_jobs(self) -> list[JobCount]:
-        """Jobs by queue and state."""
+        """Count jobs by queue and state."""
         with self._transaction() as (tables, _):
             return job_rows.count(tables)
 
     async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
-        """What happened to a job: the newest, oldest first."""
+        """Return the newest `limit` events of a job, oldest first."""
         with self._transaction() as (tables, _):
             return job_rows.events(tables, job_id, limit)
 
     async def job_attempts(self, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
-        """The tries of a job: the newest, oldest first."""
+        """Return the newest `limit` attempts of a job, oldest first."""
         with self._transaction() as (tables, _):
             return job_rows.attempts(tables, job_id, limit)
 
     async def set_queue(self, settings: QueueSettings) -> None:
-        """Store what is decided about a queue."""
+        """Store the settings of a queue, or of all queues (ALL_QUEUES)."""
         self._transact(workers_cases.set_queue, settings)
 
     async def list_queues(self) -> list[QueueSettings]:
-        """Every queue somebody spoke about, by name."""
+        """Return all stored queue settings by name, including ALL_QUEUES."""
         with self._transaction() as (tables, _):
             return [tables.queues[each] for each in sorted(tables.queues)]
 
     async def beat(self, worker: WorkerInfo) -> None:
-        """Register a worker, or say that it lives."""
+        """Register a worker, or record its heartbeat."""
         self._transact(workers_cases.beat, worker)
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
-        """Workers by id."""
+        """Return workers by id."""
         with self._transaction() as (tables, _):
             return workers.page(tables, limit)
 
     async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
-        """Count queued jobs by queue and action at the head of each line."""
+        """Count queued jobs by queue and action at the head of each queue."""
         with self._transaction() as (tables, now_ms):
             return Line(now_ms, workers.count_line(tables, look, limit))
 
     async def remove_worker(self, worker: WorkerId) -> None:
-        """Take a worker off the list; absent is fine."""
+        """Remove a worker; absent is fine."""
         self._transact(workers_cases.remove_worker, worker)
 
     async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
-        """Take workers off the list that have said nothing for so long."""
+        """Remove workers without a heartbeat for `silent_ms`; return their ids."""
         return self._transact(workers_cases.remove_silent_workers, silent_ms, limit)
 
     async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Take a lock that is free, run out or the owner's own already."""
+        """Take a lock that is free, expired or already the owner's; None: another owner has it."""
         return self._transact(lock_cases.acquire_lock, name, owner, ttl_ms)
 
     async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Hold a lock for longer; None: it is not the owner's, or it ran out."""
+        """Extend a lock; None: it is not the owner's or has expired."""
         return self._transact(lock_cases.extend_lock, name, owner, ttl_ms)
 
     async def release_lock(self, name: str, owner: str) -> bool:
-        """Give a lock back; False: it was not the owner's."""
+        """Release a lock; False: it was not the owner's or had expired."""
         return self._transact(lock_cases.release_lock, name, owner)

@@ -1,4 +1,4 @@
-"""The memory store's reading verbs: searches, and questions to the ledger."""
+"""Read verbs of the memory store: searches and ledger queries."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from duly.stores.memory.verbs.jobs import JobVerbs
 
 
 class ReadVerbs(JobVerbs):
-    """What pages ask of a store."""
+    """Every verb of LedgerStore, and searches of locks, schedules, rows and occurrences."""
 
     async def list_locks(
         self, name: str | None = None, *, after: str = "", limit: int = 100
     ) -> list[Lock]:
-        """One page of the locks that somebody holds, by name, after a name."""
+        """Return one page of held locks by name, after a name; or the lock `name`, if held."""
         with self._transaction() as (tables, now_ms):
             return locks.page(tables, now_ms, name, after, limit)
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
     ) -> list[Schedule]:
-        """One page of schedules of all scopes by flow, name and scope, after a key."""
+        """Return one page of schedules of all scopes by flow, name and scope, after a key."""
         with self._transaction() as (tables, _):
             return schedule_searches.search(tables, which, after, limit)
 
     async def find_rows(self, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
-        """The index rows of schedules, of those that have a next time."""
+        """Return the index rows of the schedules that have a next time, by id."""
         with self._transaction() as (tables, _):
             return schedule_searches.find_rows(tables, schedule_ids)
 
@@ -46,7 +46,7 @@ class ReadVerbs(JobVerbs):
         states: Collection[OccurrenceState] | None = None,
         limit: int = 100,
     ) -> list[Occurrence]:
-        """One page of a schedule's ledger by nominal time, newest first."""
+        """Return one page of a schedule's ledger by nominal time, newest first."""
         with self._transaction() as (tables, _):
             return ledger.page(
                 tables,
@@ -58,12 +58,12 @@ class ReadVerbs(JobVerbs):
             )
 
     async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
-        """The ledger row that covers a nominal time."""
+        """Return the ledger row that covers a nominal time."""
         with self._transaction() as (tables, _):
             return ledger_questions.covering(tables, schedule_id, nominal_ms)
 
     async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
-        """The occurrences that jobs were made for."""
+        """Return the occurrences of jobs, by job id."""
         with self._transaction() as (tables, _):
             rows = (entry.occurrence for entry in tables.ledger.values())
             wanted = set(job_ids)
@@ -72,21 +72,21 @@ class ReadVerbs(JobVerbs):
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int
     ) -> LedgerSummary:
-        """Count what became of the times from one instant to before another."""
+        """Count the outcomes of nominal times from `from_ms` to before `to_ms`."""
         with self._transaction() as (tables, _):
             return ledger_questions.summary(tables, schedule_id, from_ms, to_ms)
 
     async def count_occurrences(self) -> OccurrenceCounts:
-        """Count the times of the whole ledger by flow and outcome."""
+        """Count the nominal times of the whole ledger by flow and outcome."""
         with self._transaction() as (tables, _):
             return ledger_questions.count_occurrences(tables)
 
     async def find_missing(self, limit: int = 50) -> list[MissingSchedule]:
-        """Return schedules with a next time that keep missing or skipping, by id."""
+        """Return schedules with a next time that keep missing or skipping runs, by id."""
         with self._transaction() as (tables, now_ms):
             return ledger_questions.find_missing(tables, now_ms, limit)
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
-        """How late schedules' jobs began, of the jobs that ended last, newest first."""
+        """Return how late scheduled jobs began, among the jobs that ended last, newest first."""
         with self._transaction() as (tables, _):
             return ledger_questions.recent_lateness(tables, limit)

@@ -1,1 +1,1 @@
-"""One folder for each database: only what differs."""
+"""The differences between databases, one folder for each."""

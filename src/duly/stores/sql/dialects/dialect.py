@@ -1,7 +1,7 @@
-"""What differs between relational databases, and nothing else.
+"""The protocol for the differences between relational databases.
 
-A dialect answers questions and writes the few statements that no common SQL can express. The verbs
-ask it; they never ask for its name.
+A dialect reports capabilities and runs the few statements that common SQL cannot express. Verbs
+never test for its name.
 """
 
 from __future__ import annotations
@@ -33,126 +33,126 @@ Lease = tuple[str, int]
 
 
 class Dialect(Hashable, Protocol):
-    """The differences."""
+    """The differences of one database."""
 
     name: str
-    """Of its migration files."""
+    """Name of the dialect, as in its migration files."""
     passes_messages: bool
-    """Whether tell() reaches other processes."""
+    """tell() reaches other processes."""
     lock: str
-    """At the end of a SELECT: hold the rows until the transaction ends."""
+    """Suffix of a SELECT that locks the rows until the transaction ends."""
     skip_locked: str
-    """The same, leaving out rows that others hold."""
+    """The same, skipping rows locked by other transactions."""
     share_lock: str
-    """The same for rows that others may share, and change."""
+    """Suffix of a SELECT that takes a shared lock, which permits changes of non-key columns."""
     each_of_ids: str
     """A join of the ids in `m.ids`, a JSON array, as `e.value`."""
     job_of_k: str
-    """A join of the job `j` with the id `k.id`, by its key and in no other way."""
+    """A join of the job `j` with the id `k.id`, always by its key."""
     has_one_writer: bool
-    """Whether transactions run one after another, so that it is no use to begin several."""
+    """Write transactions run one at a time, so beginning several at once is useless."""
 
     index_row_of_r: str
     """A join of the index row `i` with the number and version of `r`, by its key."""
     finds_row_values: bool
-    """Whether rows are found by an index where several columns are compared as one value."""
+    """An index serves comparisons of several columns as one row value."""
 
     tracks_entries: bool
-    """Whether searches skip what has passed, by the transactions that rows record (ADR 0031)."""
+    """Searches skip dead index entries, using the transaction recorded in rows (ADR 0031)."""
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
-        """An engine whose transactions take the locks the verbs rely on."""
+        """Return an engine whose transactions take the locks that verbs rely on."""
 
     def extend_deadline(self, connection: Connection, deadline_s: float | None) -> None:
-        """Let statements of this transaction take longer; None: without end."""
+        """Extend the statement deadline of this transaction; None: no limit."""
 
     def faults(self) -> list[str]:
-        """Known faults of the database version in use, for the log and for operators."""
+        """Return known faults of the database version in use, for logs and operators."""
 
     def tables(self, namespace: str | None) -> Tables:
-        """The tables of a namespace."""
+        """Return the tables of a namespace."""
 
     def names(self, tables: Tables) -> tuple[str, str]:
-        """Prefixes of table and index names in statements, quoted."""
+        """Return the prefixes of table and index names in statements, quoted."""
 
     def now_ms(self) -> ColumnElement[int]:
-        """The database's clock, fixed for one statement so that an index can be searched by it."""
+        """Return the database's clock, constant within a statement so that indexes can be used."""
 
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
-        """Hold off other starters until this transaction ends."""
+        """Block other schema upgrades until this transaction ends."""
 
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
-        """Hold off this namespace's other claims with the same id until the transaction ends."""
+        """Block other claims with the same id in this namespace until the transaction ends."""
 
     def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
-        """Hold off this namespace's other creations in the scopes until the transaction ends."""
+        """Block other creations in the scopes of this namespace until the transaction ends."""
 
     def insert(self, table: Table) -> Any:
-        """An INSERT that knows `on_conflict_do_update`."""
+        """Return an INSERT that supports `on_conflict_do_update`."""
 
     def records(self, table: Table) -> str:
-        """Rows of a table from the parameter `:rows`, a JSON array of objects, as `r`."""
+        """Return SQL for the parameter `:rows`, a JSON array of objects, as rows `r` of a table."""
 
     def insert_or_ignore(self, table: Table) -> Any:
-        """An INSERT that leaves an existing row alone."""
+        """Return an INSERT that keeps existing rows."""
 
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-        """That a column is one of very many numbers, which go as one parameter."""
+        """Return the condition that a column is one of many numbers, sent as one parameter."""
 
     def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:
-        """Return the row of a table that a condition finds by its key, to join it in no other way.
+        """Return the row of a table that a condition finds, forcing a join by its key.
 
-        The condition names another table of the statement.
+        The condition refers to another table of the statement.
         """
 
     def advance_rows(
         self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves
     ) -> None:
-        """Move index rows to their next time: one statement or one prepared batch.
+        """Move index rows to their next time, in one statement or one prepared batch.
 
-        The rows are locked, and `versions` was read after that.
+        The rows are locked; `versions` was read after locking.
         """
 
     def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
-        """Let jobs hold the running markers of schedules; gives those that were taken."""
+        """Give jobs the running markers of schedules; return schedules whose marker was taken."""
 
     def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
-        """Store new jobs and their events; gives ids and states of those that were new."""
+        """Store new jobs and their events; return the ids and states of those that were new."""
 
     def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
-        """Store many ledger rows at once, all new; False: it cannot, or some are there already."""
+        """Store many new ledger rows at once; False: unsupported, or some exist already."""
 
     def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
-        """Claim jobs with attempts and events; gives the fields of LeasedJob, best place first."""
+        """Claim jobs with their events; return the fields of LeasedJob, best place first."""
 
     def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
-        """Store ends that are alike; gives the leases that were void."""
+        """Store completions of one shape; return the leases that were void."""
 
     def write_progress(self, db: Db, notes: Sequence[ProgressNote]) -> None:
-        """Write progress notes beside jobs that are locked."""
+        """Store progress notes of locked jobs."""
 
     def estimate_line(self, db: Db) -> int:
-        """Return about how many jobs are queued, without reading a row for each."""
+        """Return the approximate number of queued jobs without counting rows."""
 
     def oldest_snapshot_ms(self, db: Db) -> int:
-        """Return the age of the oldest transaction that keeps deleted rows; 0: none does."""
+        """Return the age of the oldest transaction that holds back cleanup of rows; 0: none."""
 
     def tell(self, db: Db, hints: set[str]) -> None:
-        """Pass hints to every listener when the transaction commits, where that is possible."""
+        """Send hints to every listener on commit, if the database supports it."""
 
     def listen(
         self, url: URL, options: SqlOptions, tables: Tables, wake: Wake
     ) -> Callable[[], None] | None:
-        """Hear what other processes tell; None where the database cannot."""
+        """Listen for hints of other processes; return the stop function, or None if unsupported."""
 
     def is_race(self, error: DBAPIError) -> bool:
-        """The transaction lost a race and was rolled back: running it again is the remedy."""
+        """Return whether the transaction lost a race, was rolled back and can be run again."""
 
     def failure_of(self, error: DBAPIError) -> Failure:
-        """Return what kind of error the database reported, by its code."""
+        """Return the kind of a database error, by its code."""
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
-        """What is wrong with the place itself, and the remedy; None: it may pass by itself."""
+        """Return a fault of the database location and its remedy; None: may be temporary."""
 
     def after_commit(self, engine: Engine) -> None:
-        """Housekeeping that must not run inside a transaction."""
+        """Do housekeeping that must not run inside a transaction."""

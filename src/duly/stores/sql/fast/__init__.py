@@ -1,1 +1,1 @@
-"""Fast paths: set statements for plain units, without rules of their own."""
+"""Fast paths: set statements for plain units; they contain no rules."""

@@ -1,8 +1,8 @@
-"""Stations 5 and 6: claiming jobs, and ending claims.
+"""Claim jobs, and start, renew and finish claimed ones.
 
-A claim is one transaction: what time has brought first (leases that ended, jobs that became due),
-then tokens where they are asked for, then the jobs. The sweeps cost nothing while an index says
-that there is nothing to sweep.
+A claim is one transaction: first it rescues jobs whose lease has ended and promotes due ones, then
+it leases tokens if requested, then it takes jobs. The sweeps are skipped if an index shows that
+there is nothing to sweep.
 """
 
 from __future__ import annotations
@@ -40,50 +40,50 @@ ANYWHERE = (Segment(LOWEST, HIGHEST),)
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One claiming statement: up to so many jobs of one line."""
+    """The parameters of one claiming statement: up to `limit` jobs of one queue."""
 
     queue: str
     workspace: str | None
     limit: int
     segments: tuple[Segment, ...]
-    """The parts of the line that held jobs a moment ago, in order."""
+    """Parts of the line that held jobs a moment ago, in order."""
     lease_until_ms: int
     request: ClaimRequest
 
     @property
     def first_place(self) -> int:
-        """Return where the line began a moment ago: no job stood before that."""
+        """Return the place of the first job a moment ago: there was none before it."""
         return self.segments[0].start.order
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a claim knows before it begins."""
+    """The state that a claim reads before it begins."""
 
     now_ms: int
     lease_ends_ms: int | None
-    """When to look for leases that have ended, of any queue."""
+    """Time to look for ended leases, of any queue."""
     due_ms: int | None
-    """The first run time that is waited for, of the queues asked for."""
+    """First run time of waiting jobs in the requested queues."""
     queues: dict[str, QueueSettings]
-    """Those that may be served."""
+    """Requested queues that are not paused."""
     lines: dict[str, tuple[Segment, ...]]
-    """Where jobs are queued, by queue."""
+    """Segments of the line that hold jobs, by queue."""
 
     @property
     def next_ms(self) -> int | None:
-        """When something may be there to claim."""
+        """Return when there may be a job to claim; None: none is waiting or leased."""
         times = [each for each in (self.lease_ends_ms, self.due_ms) if each is not None]
         return min(times, default=None) if self.queues else None
 
     @property
     def is_over(self) -> bool:
-        """Whether time has brought something, so that it has to be looked at again."""
+        """Return whether a lease ended or a job became due; then the state must be read again."""
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
 def claim_jobs(db: Db, request: ClaimRequest) -> Claims:
-    """Rescue, promote, then take queued jobs."""
+    """Rescue and promote jobs, then claim queued ones."""
     check_job_claim(request)
     look = _look(db, request)
     if _has_come(look.lease_ends_ms, look):
@@ -113,7 +113,7 @@ def _has_come(time_ms: int | None, look: _Look) -> bool:
 
 
 class _Claim:
-    """What one claim has taken, and what it may still take."""
+    """The jobs that one claim has taken, and its remaining capacity."""
 
     def __init__(self, db: Db, request: ClaimRequest, look: _Look) -> None:
         self._db = db
@@ -130,14 +130,14 @@ class _Claim:
         self.holds: dict[JobId, tuple[Token, ...]] = {}
 
     def by_queues(self) -> None:
-        """Queue after queue, as far as the room goes."""
+        """Take jobs queue by queue until the limit is reached."""
         look = self._look
         for queue in look.queues:
             if queue in look.lines:
                 self._take(queue, None, (), MAX_JOB_CLAIM)
 
     def by_pairs(self) -> None:
-        """Pair after pair, the longest unserved first, each under a token."""
+        """Take jobs pair by pair, the longest unserved first, each under a token."""
         request = self._request
         queues = [each for each in self._look.queues.values() if self._slots.get(each.queue) != []]
         pairs = tokens.waiting_pairs(self._db, queues, request.actions)
@@ -148,13 +148,13 @@ class _Claim:
             if self._is_full(pair.queue):
                 continue
             token = tokens.lease_pair(self._db, request, pair, self._look.now_ms)
-            if token is None:  # somebody was first
+            if token is None:  # another worker took it
                 continue
             if not self._take(pair.queue, pair.workspace, (token,), batch):
                 tokens.give_up(self._db, token, pair)
 
     def _take_on(self, pair: tokens.Pair) -> bool:
-        """Take jobs of the only pair that waits under a token that the asker holds already."""
+        """Take jobs of the only waiting pair under a token that the worker already holds."""
         for token, room in self._request.held:
             is_of_pair = (token.queue, token.workspace) == (pair.queue, pair.workspace)
             if is_of_pair and room > 0 and not self._is_full(pair.queue):
@@ -167,7 +167,7 @@ class _Claim:
         return self._room <= 0 or self._slots.get(queue) == []
 
     def _take(self, queue: str, workspace: str | None, held: tuple[Token, ...], most: int) -> bool:
-        """Take jobs of one line, each under a slot where the queue has a limit; False: none."""
+        """Take jobs of one queue, each under a slot if the queue has a limit; False: none."""
         free = self._slots.get(queue)
         most = most if free is None else min(most, len(free))
         if self._is_full(queue) or most == 0:
@@ -187,7 +187,7 @@ class _Claim:
         return bool(jobs)
 
     def _take_from(self, queue: str, workspace: str | None, most: int) -> list[LeasedJob]:
-        """Take jobs of one line, no more than there is room for."""
+        """Take up to `most` jobs of one queue, within the limit of the claim."""
         look = self._look
         take = Take(
             queue,
@@ -200,20 +200,20 @@ class _Claim:
         return list(map(_as_leased, self._db.dialect.take_jobs(self._db, take)))
 
     def mark(self) -> None:
-        """Mark all that was taken, for whoever looks for leases that have ended."""
+        """Add a `job_marks` row for the end of the leases."""
         taken = [job.id for job in self.jobs]
         markers.add(self._db, JobState.PROCESSING, self._lease_until_ms, taken)
 
 
 _as_leased = partial(tuple.__new__, LeasedJob)
-"""LeasedJob._make() without its check, which is a good part of what it costs."""
+"""LeasedJob._make() without its length check, which is a large part of its cost."""
 
 
 def _look(db: Db, request: ClaimRequest) -> _Look:
-    """One query before everything else: the time, whether to sweep, and the queues' settings.
+    """Read the time, the due sweeps and the queue settings in one query.
 
-    First entries of indexes, asked for by their order: a planner that guesses how many jobs are
-    due can guess wrong, and read them all.
+    It reads the first entries of indexes in their order: a planner that misestimates the number of
+    due jobs may read them all.
     """
     queues = list(dict.fromkeys(request.queues))
     asked = [*queues, ALL_QUEUES]
@@ -231,7 +231,7 @@ def _look(db: Db, request: ClaimRequest) -> _Look:
 
 
 class _Heads(NamedTuple):
-    """Where the orders begin that a claim goes by."""
+    """The first entries of the indexes that a claim uses."""
 
     lines: dict[str, tuple[Segment, ...]]
     due_ms: dict[str, int | None]
@@ -239,7 +239,7 @@ class _Heads(NamedTuple):
 
 
 def _heads(db: Db, queues: Sequence[str], ask: Ask) -> tuple[Sequence[Row[Any]], _Heads]:
-    """Find the heads, with a statement that asks for more as well."""
+    """Return the heads and the rows of the statement, which also reads other columns."""
     if db.dialect.tracks_entries:
         leases: Wanted = (MARKS, (JobState.PROCESSING.value,))
         wanted = [(ordered, (queue,)) for ordered in (LINE, WAITING) for queue in queues]
@@ -266,7 +266,7 @@ def _heads(db: Db, queues: Sequence[str], ask: Ask) -> tuple[Sequence[Row[Any]],
 
 
 def _lines_now(db: Db, look: _Look) -> dict[str, tuple[Segment, ...]]:
-    """Return where jobs stand after this claim has put some in line."""
+    """Return where jobs are queued after this claim has queued some."""
     if not db.dialect.tracks_entries:
         return dict.fromkeys(look.queues, ANYWHERE)
     return _lines(search_alone(db, [(LINE, (queue,)) for queue in look.queues]))
@@ -291,7 +291,7 @@ def _look_statement(columns: str) -> str:
 def start_jobs(db: Db, worker: WorkerId, leases: Sequence[tuple[JobId, int]]) -> Renewed:
     """Record that handlers are about to be called, and charge the attempts.
 
-    One statement where nothing is in the way: slots wait for it.
+    Needs one statement in the normal case, because slots wait for it.
     """
     fences = dict(leases)
     started = db.run(
@@ -327,7 +327,7 @@ def renew(
     held: Sequence[Token] = (),
     token_lease_ms: int = 10_000,
 ) -> Renewed:
-    """Extend leases that still stand, and tokens."""
+    """Extend tokens and the leases that are still held."""
     tokens.renew_tokens(db, worker, held, lease_ms, token_lease_ms)
     if not leases:
         return Renewed([], [])
@@ -352,9 +352,9 @@ def renew(
 
 
 def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
-    """Store how attempts ended, those that ended alike in one statement."""
+    """Store the results of attempts, one statement per shape; return ids with a void fence."""
     void: set[Lease] = set()
-    # An attempt ends once: of two words about it the first counts.
+    # An attempt ends once: of two results the first counts.
     newest_first = finishes[::-1]
     first_words = dict(zip(map(_lease, newest_first), newest_first, strict=True))
     shapes = _by_shape(first_words.values())
@@ -362,7 +362,7 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
         check_finish(alike[0])
         void.update(_end(db, alike))
     if any(alike[0].state not in FINAL for alike in shapes):
-        db.dialect.tell(db, {"queue:*"})  # they are waited for again
+        db.dialect.tell(db, {"queue:*"})  # the jobs wait again
     if not void and len(first_words) == len(finishes):
         return []
     void -= _finish_others(db, [each for each in finishes if _lease(each) in void])
@@ -375,7 +375,7 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
 
 
 def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
-    """Store ends of one shape, the ledger after them; gives the leases that were void."""
+    """Store results of one shape and update the ledger; return the leases that were void."""
     void = set(db.dialect.end_jobs(db, alike))
     planned = [each for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
@@ -387,7 +387,7 @@ def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
 
 
 def _finish_others(db: Db, left: Sequence[Finish]) -> set[Lease]:
-    """Let the engine end jobs that were to go on, and that a statement left."""
+    """Let the engine store non-final results that a statement skipped; return those stored."""
     going_on = [each for each in left if each.state not in FINAL]
     if not going_on:
         return set()
@@ -396,7 +396,7 @@ def _finish_others(db: Db, left: Sequence[Finish]) -> set[Lease]:
 
 
 def _by_shape(finishes: Iterable[Finish]) -> list[list[Finish]]:
-    """Those that one statement can store, together."""
+    """Group results that one statement can store."""
     shapes: dict[tuple[str, str, int, str, bool, bool], list[Finish]] = {}
     for (state, status, charge, via, delay_ms, isolate), run in groupby(finishes, key=_shape):
         shape = (state, status, charge, via or "", delay_ms is None, isolate)
@@ -408,13 +408,13 @@ def _fields(*names: str) -> itemgetter[Any]:
     return itemgetter(*map(Finish._fields.index, names))
 
 
-# Called for each of thousands of ends; by name they would take three times as long.
+# Called for each of thousands of results; access by name takes three times as long.
 _lease: Callable[[Finish], Lease] = _fields("job_id", "fence")
 _shape = _fields("state", "status", "charge", "via", "delay_ms", "isolate")
 
 
 def note_progress(db: Db, notes: Sequence[ProgressNote]) -> list[JobId]:
-    """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+    """Store progress of running jobs; return the ids whose fence is void."""
     fences = {note.job_id: note.fence for note in notes}
     rows = db.run(
         "SELECT id, fence FROM {p}jobs WHERE id IN :ids AND state = 'processing' "

@@ -1,7 +1,7 @@
-"""Station 5: from occurrences to ledger rows and jobs, inside the transaction that planned them.
+"""Write ledger rows and jobs of occurrences, in the transaction that planned them.
 
-The ledger decides first: an occurrence that it has already makes no second job. Then the running
-marker of its schedule decides over those whose time has come. What is left becomes jobs.
+The ledger is checked first: an occurrence that it already has gets no second job. Then the running
+marker of the schedule decides about due ones. The rest become jobs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from duly.stores.sql.source import transact
 
 
 class HandedOver(NamedTuple):
-    """What became of occurrences."""
+    """The outcome of a hand-over, as counts."""
 
     planned: int
     missed: int
     skipped: int
     taken: Collection[tuple[str, int]] = ()
-    """Times that the ledger had already, by schedule."""
+    """Schedule ids and times that the ledger already had."""
 
 
 class _Body(msgspec.Struct, gc=False):
-    """What a job needs of a definition."""
+    """The fields of a definition that a job needs."""
 
     action: str
     input: msgspec.Raw = msgspec.Raw(b"null")
@@ -47,7 +47,7 @@ _BODY = msgspec.json.Decoder(_Body)
 
 
 class _Kind(NamedTuple):
-    """What the jobs of one action have in common, under the same policies."""
+    """The common settings of the jobs of one action under the same policies."""
 
     action: str
     priority: int
@@ -56,14 +56,17 @@ class _Kind(NamedTuple):
 
 
 class JobMaker:
-    """Makes the jobs of occurrences; what many have in common it finds out once."""
+    """A factory for the jobs of occurrences; it caches settings that jobs share."""
 
     def __init__(self, settings: PlanSettings) -> None:
         self._settings = settings
         self._kinds: dict[tuple[str, str, str, str | None], _Kind] = {}
 
     def make(self, entry: ledger.Entry, policies: str, body: str) -> NewJob:
-        """The job of a ledger row; InvalidInput or MsgspecError: no job can carry it."""
+        """Return the job of a ledger row.
+
+        InvalidInput or MsgspecError: it cannot be converted to a job.
+        """
         assert entry.job_id is not None
         parts = _BODY.decode(body)
         key = (entry.flow, parts.action, policies, entry.reason)
@@ -76,7 +79,7 @@ class JobMaker:
             action=kind.action,
             input=bytes(parts.input).decode(),
             queue=options.queue,
-            # workspace_of(), without checking again what is stored.
+            # workspace_of() without its checks, as the scope is stored already.
             workspace=parts.workspace or entry.scope.removeprefix("workspace:"),
             scope=entry.scope,
             priority=kind.priority,
@@ -98,7 +101,7 @@ class JobMaker:
 
 
 def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -> HandedOver:
-    """Write ledger rows and their jobs. The clock of `db` is held."""
+    """Write ledger rows and their jobs; return the outcome. The clock of `db` must be fixed."""
     taken = ledger.write(db, entries)
     if taken:
         entries = [each for each in entries if (each.schedule_id, each.nominal_ms) not in taken]
@@ -108,7 +111,7 @@ def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -
     asking = _asking(db, jobs)
     if asking:
         turns = transact(db, Ids(), admit, asking)
-        # Of several that ask, the new holder is queued, and is neither skipped nor in line.
+        # The job that gets the marker is queued: it is neither skipped nor in line.
         skipped, in_line = turns.skipped, set(turns.in_line)
         ledger.skip_unmade(db, skipped)
         jobs = [
@@ -124,14 +127,14 @@ def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -
 
 
 def _asking(db: Db, jobs: Sequence[NewJob]) -> list[NewJob]:
-    """Take the free markers of jobs that ask alone; return the jobs that the engine decides on."""
+    """Take free markers for schedules with one due job; return jobs for the engine to decide on."""
     now_ms = db.now_ms()
     due = [job for job in jobs if job.turn and (job.run_at_ms or 0) <= now_ms]
     if not due:
         return []
     many = Counter([job.schedule_id for job in due])
     alone = {job.schedule_id or "": job for job in due if many[job.schedule_id] == 1}
-    # In the order of their ids, as everybody does: so no two wait for each other's markers.
+    # All callers take markers in the order of schedule ids, which prevents deadlocks.
     wanted = {each: alone[each].id for each in sorted(alone)}
     held = db.dialect.add_markers(db, wanted) if wanted else []
     others = [job for job in due if many[job.schedule_id] > 1]

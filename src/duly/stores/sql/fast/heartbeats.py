@@ -1,4 +1,4 @@
-"""Around the jobs: what is decided about queues, who works, and named locks."""
+"""Queue settings, worker heartbeats and named locks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duly.stores.sql.source import transact
 
 
 def beat(db: Db, worker: WorkerInfo) -> None:
-    """Record the heartbeat of a worker that is registered; the engine registers it."""
+    """Record the heartbeat of a worker; the engine registers unknown workers."""
     told = WORKERS.values(worker)
     changed = {name: told[name] for name in told if name not in ("id", "started_at_ms")}
     table = db.tables.workers
@@ -38,7 +38,7 @@ def list_workers(db: Db, limit: int = 100) -> list[WorkerInfo]:
 
 
 def list_locks(db: Db, name: str | None = None, *, after: str = "", limit: int = 100) -> list[Lock]:
-    """Locks that somebody holds, by name; the rows of free ones are passed over."""
+    """Return one page of the held locks by name."""
     check_limit(limit)
     named = "name > :name" if name is None else "name = :name"
     rows = db.run(

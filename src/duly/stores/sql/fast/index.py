@@ -1,7 +1,7 @@
-"""Station 3: the schedule index, and claims on it.
+"""The schedule index, and claims on it.
 
-A claim is one transaction: lock due rows past other claimers' locks, read their rules, advance them
-in pure code, write the advance as a batch. A process that dies in between leaves the rows due.
+A claim is one transaction: lock due rows, skipping those of other claims, read their rules, compute
+the advance in pure code and write it as a batch. If the process dies, the rows stay due.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def claim_due(
     flow: str | None = None,
     claim_id: str | None = None,
 ) -> list[Claimed]:
-    """Take rows whose run time has come, oldest first, and advance them."""
+    """Claim up to `limit` due rows, oldest first, and advance them; return what fired."""
     check_claim(now_ms, limit, claim_id)
     if claim_id is not None:
         db.dialect.guard_claim(db.connection, db.tables, claim_id)
@@ -53,20 +53,20 @@ def claim_due(
         claimed = _claimed(due, moves)
         if claim_id is not None:
             claimed = _record(db, claimed, claim_id, due.now_ms)
-        # What was handed over before is not claimed: look behind it.
+        # All of these were handed over before: look for later rows.
         if claimed:
             return claimed
 
 
 def _is_plain(due: _Due, moves: Moves) -> bool:
-    """Return whether rows only go on: to a next time, without a count to keep."""
+    """Return whether all rows move to a next time, without errors or a limit on their runs."""
     is_going_on = not moves.errors and None not in moves.run_at_ms
     return is_going_on and not any(left is not None for left in due.runs_left)
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Locked rows in claim order, a list for each column, and the time that decided."""
+    """Locked rows in claim order, one list per column, and the deciding time."""
 
     now_ms: int
     numbers: list[int]
@@ -82,7 +82,7 @@ class _Due:
 
 
 def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> _Due | None:
-    """Due rows, locked."""
+    """Lock and return due rows, or None."""
     at = db if now_ms is None else db.at(now_ms)
     found = lanes.find(at, flows=None if flow is None else [flow])
     if not found:
@@ -95,7 +95,7 @@ def _due(db: Db, now_ms: int | None, limit: int, flow: str | None) -> _Due | Non
 
 
 def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
-    """What locked rows go by, and whose they are, in the order of their numbers."""
+    """Return the keys and triggers of locked rows as columns, in the order of `numbers`."""
     rules = db.tables.schedule_rules
     statement = select(
         rules.c.row_id,
@@ -112,7 +112,7 @@ def _rules(db: Db, numbers: Sequence[int]) -> list[list[Any]]:
 
 
 def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
-    """What fired."""
+    """Return the claimed rows with the times that fired."""
     fields = zip(
         due.schedule_ids,
         due.flows,
@@ -128,7 +128,7 @@ def _claimed(due: _Due, moves: Moves) -> list[Claimed]:
 
 
 def claimed_before(db: Db, claim_id: str) -> list[Claimed]:
-    """What an earlier claim with this id took."""
+    """Return the rows that an earlier claim with this id took."""
     table = db.tables.occurrences
     statement = select(table).where(table.c.claim_id == claim_id).order_by(table.c.position)
     return [
@@ -147,7 +147,7 @@ def claimed_before(db: Db, claim_id: str) -> list[Claimed]:
 
 
 def _record(db: Db, claimed: Sequence[Claimed], claim_id: str, now_ms: int) -> list[Claimed]:
-    """Write the ledger; an occurrence it already has was handed over before and is left out."""
+    """Write the ledger; return the rows except those already handed over before."""
     table = db.tables.occurrences
     entries = [
         {
@@ -174,7 +174,7 @@ def _record(db: Db, claimed: Sequence[Claimed], claim_id: str, now_ms: int) -> l
 def list_rows(
     db: Db, *, flow: str | None = None, until_ms: int | None = None, limit: int = 100
 ) -> list[IndexRow]:
-    """Index rows in the order they will be claimed."""
+    """Return index rows in claim order."""
     check_limit(limit)
     found = lanes.find(db, flows=None if flow is None else [flow])
     reach_ms = lanes.ALWAYS_MS if until_ms is None else until_ms
@@ -190,7 +190,7 @@ def rows_of(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
 
 
 def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:
-    """Rows that cannot be evaluated."""
+    """Return rows that cannot be evaluated."""
     check_limit(limit)
     index = db.tables.schedule_index
     statement = (
@@ -205,7 +205,7 @@ def list_quarantined(db: Db, limit: int = 100) -> list[Quarantined]:
 
 
 def index_health(db: Db) -> IndexHealth:
-    """Count what is stored against what is indexed."""
+    """Compare the number of stored and indexed schedules."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     table = db.tables.resources
     active = and_(table.c.collection == SCHEDULES, table.c.state == "active")

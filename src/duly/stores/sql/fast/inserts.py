@@ -1,7 +1,7 @@
-"""Station 5: storing jobs.
+"""Insert jobs.
 
-Keys decide first, then ids: both by "insert unless it is there", so that no answer takes a key
-without storing its job, and nothing ever aborts the transaction, which may be the caller's own.
+Idempotency keys are checked first, then ids, both by INSERT with ON CONFLICT: no key is taken
+without storing its job, and nothing aborts the transaction, which may be the caller's own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from duly.stores.sql.db import Db
 
 
 def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-    """Store jobs with their first events."""
+    """Store jobs with their first events; return a result per job."""
     check_inserts(jobs)
     fresh: dict[JobId, NewJob] = {}
     keys = Keys(db, jobs)
     answers = [_accept(job, fresh, keys) for job in jobs]
     states = db.dialect.add_jobs(db, list(fresh.values())) if fresh else {}
-    # Those for later too: who sleeps until the next one is due must know of an earlier one.
+    # Also for jobs due later: a worker sleeping until the next run time must learn of earlier ones.
     db.dialect.tell(db, {f"queue:{job.queue}" for job in fresh.values() if job.id in states})
     if len(states) == len(jobs):
         return answers
@@ -36,7 +36,7 @@ def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
 
 
 def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: Keys) -> Enqueued | KeyTaken:
-    """Add a job to what will be stored, unless its id or its key is there already."""
+    """Add a job to `fresh`, unless its id or key exists already; return the result."""
     if job.id in fresh or job.id in keys.known:
         return Enqueued(job.id, created=False)
     if job.key is not None:
@@ -48,7 +48,7 @@ def _accept(job: NewJob, fresh: dict[JobId, NewJob], keys: Keys) -> Enqueued | K
 
 
 def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
-    """The columns of a new job, at a time known to be the database's."""
+    """Return the columns of a new job; `now_ms` is the database's time."""
     run_at_ms = now_ms if job.run_at_ms is None else job.run_at_ms
     state = JobState.SCHEDULED if run_at_ms > now_ms or job.in_line else JobState.QUEUED
     return {
@@ -84,7 +84,7 @@ def full_row(job: NewJob, now_ms: int) -> dict[str, Any]:
 
 
 def first_event(row: dict[str, Any]) -> dict[str, Any]:
-    """The event that goes with a new job."""
+    """Return the first event of a new job."""
     return {
         "job_id": row["id"],
         "seq": 1,
@@ -95,20 +95,20 @@ def first_event(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Keys:
-    """Idempotency keys as they are taken, one job after another."""
+    """The idempotency keys of a batch of jobs, taken one job after another."""
 
     def __init__(self, db: Db, jobs: Sequence[NewJob]) -> None:
         self._db = db
         keyed = [job.id for job in jobs if job.key is not None]
         self.known: set[str] = set()
-        """Ids of jobs with keys that are stored already: they are left alone, keys and all."""
+        """Ids of jobs with keys that exist already: neither job nor key is written."""
         self._now_ms = 0
         if keyed:
             found = db.run("SELECT id FROM {p}jobs WHERE id IN :ids", ids=keyed)
             self.known, self._now_ms = set(found.scalars()), db.now_ms()
 
     def take(self, job: NewJob) -> Enqueued | KeyTaken | None:
-        """Take the key for a job; return the answer for a key that is held already, else None."""
+        """Take the key for a job; return the result if the key is held already, else None."""
         table = self._db.tables.idempotency
         key = {"workspace": job.workspace, "action": job.action, "idempotency_key": job.key}
         mine = {
@@ -125,7 +125,7 @@ class Keys:
         )
         if taken.rowcount == 1:
             return None
-        # A key outlives its job: it may be held by a removed job that had the same id.
+        # A key outlives its job: its holder may be a removed job with the same id.
         holder = self._db.run(
             "SELECT job_id, input_digest FROM {p}idempotency WHERE workspace = :workspace "
             "AND action = :action AND idempotency_key = :idempotency_key",
@@ -135,7 +135,7 @@ class Keys:
         return Enqueued(holder.job_id, created=False) if same else KeyTaken(holder.job_id)
 
     def give_back(self, job: NewJob) -> None:
-        """Let go of the key of a job that was not stored after all."""
+        """Release the key of a job that was not stored."""
         self._db.run(
             "DELETE FROM {p}idempotency WHERE workspace = :workspace AND action = :action "
             "AND idempotency_key = :key AND job_id = :id",

@@ -1,8 +1,8 @@
 """Read the schedule index by lane: the rows of one flow and one hand-over.
 
-The due index begins with both, and then has the order of claims. So whoever asks for some lanes
-reads nothing of the others, however many rows those have. What is asked of several lanes is merged
-here: a database that has to merge them may read all their due rows, and sort them.
+The due index begins with both, followed by the claim order, so reading some lanes never touches the
+rows of others. Results of several lanes are merged here: a database that merges them may read and
+sort all their due rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from duly.stores.sql.gaps.search import LANE, Wanted
 
 HAND_OVERS: tuple[HandOver, ...] = get_args(HandOver)
 ALWAYS_MS = 2**62
-"""After every run time."""
+"""Greater than every run time."""
 _ARMS = 50
-"""Lanes in one statement."""
+"""Maximum number of lanes in one statement."""
 _ORDER = "ORDER BY i.run_at_ms, i.priority DESC, i.row_id"
 _FIRST = (
     "SELECT lane.hand_over, lane.flow, (SELECT i.run_at_ms FROM {p}schedule_index i "
@@ -41,9 +41,9 @@ _ALL_FLOWS = (
 _NAMED_FLOWS = f"WITH lane(hand_over, flow) AS (VALUES %s) {_FIRST}"
 _DUE = (
     "SELECT %s FROM {p}schedule_index i WHERE i.hand_over = :hand_over_%d AND i.flow = :flow_%d "
-    # What lay before was left by rows that moved on, and may be there for long (ADR 0031).
+    # Earlier entries are dead, left by rows that moved on, and may stay for long (ADR 0031).
     "AND i.run_at_ms >= :first_ms_%d AND i.run_at_ms <= :until_ms %s"
-    # A limit that the planner does not know: it follows the index that has the order.
+    # With an unknown limit the planner follows the index that has the order.
     f"{_ORDER} LIMIT (SELECT :limit_%d) %s"
 )
 _CLAIMABLE = "AND i.trigger_version <= :newest "
@@ -56,29 +56,29 @@ class Lane(NamedTuple):
     hand_over: HandOver
     flow: str
     first_ms: int
-    """The earliest run time."""
+    """Earliest run time."""
     now_ms: int
-    """When it was read, by the deciding clock."""
+    """Time of the read, by the deciding clock."""
 
 
 class Place(NamedTuple):
-    """Where a row stands in the order of claims, and its lane."""
+    """The position of a row in claim order, and its lane."""
 
     run_at_ms: int
     low_priority: int
-    """The priority, negated: a place compares as claims are ordered."""
+    """Negated priority, so that places sort in claim order."""
     row_id: int
     lane: Lane
 
 
 Due = list[list[Any]]
-"""Rows in the order of claims, a list for each of: number, times, runs left and version."""
+"""Rows in claim order as columns: number, nominal time, run time, runs left and version."""
 
 
 def find(
     db: Db, hand_overs: Sequence[HandOver] = HAND_OVERS, flows: Collection[str] | None = None
 ) -> list[Lane]:
-    """Return the lanes that have rows with a next time, by a few index searches for each."""
+    """Return the lanes that have rows with a next time, with a few index probes for each."""
     if flows is not None and db.dialect.tracks_entries:
         return _search(db, [(each, flow) for flow in dict.fromkeys(flows) for each in hand_overs])
     if flows is None:
@@ -96,7 +96,7 @@ def find(
 
 
 def _search(db: Db, names: Sequence[tuple[HandOver, str]]) -> list[Lane]:
-    """Find lanes by name, past the times that rows have left."""
+    """Return lanes by name, skipping dead index entries."""
 
     def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
         return db.run(f"SELECT {{now}} AS now_ms, {columns}", **given).all()
@@ -118,15 +118,15 @@ def next_ms(lanes: Sequence[Lane]) -> int | None:
 
 
 def due_among(lanes: Sequence[Lane], until_ms: int) -> list[Lane]:
-    """Return the lanes with a row whose run time has come."""
+    """Return the lanes that have a due row."""
     return [lane for lane in lanes if lane.first_ms <= until_ms]
 
 
 def lock_due(db: Db, lanes: Sequence[Lane], until_ms: int, limit: int) -> Due:
-    """Lock up to `limit` due rows of lanes, past the locks of others.
+    """Lock and return up to `limit` due rows of lanes, skipping rows locked by others.
 
-    Of several lanes each gives as many rows as it has among the first `limit` of all. Rows that
-    others hold count there; in their place, the next of the same lanes are taken, then of any.
+    Each lane contributes as many rows as it has among the first `limit` of all, locked rows
+    included. Locked rows are replaced by the next ones of the same lane, then of any lane.
     """
     due = due_among(lanes, until_ms)
     if len(due) == 1:
@@ -140,7 +140,7 @@ def lock_due(db: Db, lanes: Sequence[Lane], until_ms: int, limit: int) -> Due:
     for lane in sorted(due, key=lambda lane: lane.first_ms):
         if len(locked) >= wanted:
             break
-        # Our own locks are not skipped: rows that are ours already come again.
+        # Our own locks are not skipped: rows locked above are returned again.
         most = shares.get(lane, 0) + wanted - len(locked)
         more = _by_number(_lock(db, {lane: most}, until_ms))
         new = [number for number in more if number not in locked][: wanted - len(locked)]
@@ -170,8 +170,8 @@ def first_places(
 ) -> list[Place]:
     """Return the first `limit` rows of lanes with a run time up to `until_ms`, in order.
 
-    Each lane is asked for its part of the limit, and for twice as many again while all that it gave
-    is among the first: so about as many rows are read as are returned, and one for each lane.
+    Each lane is read up to its share of the limit, then twice as far as long as all its rows are
+    among the first: so it reads about as many rows as it returns, plus one for each lane.
     """
     due = due_among(lanes, until_ms)
     asked = dict.fromkeys(due, min(limit, limit // max(1, len(due)) + 1))
@@ -183,7 +183,7 @@ def first_places(
         places = sorted(place for some in found.values() for place in some)[:limit]
         if not places:
             return []
-        # A lane that gave fewer than it was asked for has no more.
+        # A lane that returned fewer rows than requested has no more.
         asked = {
             lane: min(2 * count, limit)
             for lane, count in asked.items()
@@ -210,7 +210,7 @@ def _read(db: Db, part: Mapping[Lane, int], until_ms: int, which: str) -> dict[L
 
 
 def _parts(counts: Mapping[Lane, int]) -> Iterator[dict[Lane, int]]:
-    """Cut lanes into as many as fit into one statement."""
+    """Yield lanes in batches that fit into one statement."""
     lanes = list(counts)
     for start in range(0, len(lanes), _ARMS):
         yield {lane: counts[lane] for lane in lanes[start : start + _ARMS]}
@@ -219,7 +219,7 @@ def _parts(counts: Mapping[Lane, int]) -> Iterator[dict[Lane, int]]:
 def _arms(
     counts: Mapping[Lane, int], shown: str, which: str, lock: str
 ) -> tuple[str, dict[str, Any]]:
-    """Write one statement for all lanes, each with a limit of its own; and its values."""
+    """Return one statement for all lanes, each with its own limit, and its values."""
     given: dict[str, Any] = {}
     arms = []
     for number, (lane, count) in enumerate(counts.items()):

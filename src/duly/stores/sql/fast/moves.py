@@ -1,6 +1,6 @@
-"""Station 7: transitions asked for, and those that time brings.
+"""Promote due jobs.
 
-Every move locks its rows, asks the transition table, and writes state and events together.
+Rows are locked first; states and events are written together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duly.stores.sql.source import transact
 
 
 def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = None) -> int:
-    """Queue scheduled and retrying jobs whose run time has come, if it is their turn."""
+    """Queue up to `limit` due scheduled and retrying jobs that overlap policies let run."""
     check_limit(limit)
     found: list[Row[Any]] = []
     served = waiting_queues(db) if queues is None else queues
@@ -48,10 +48,10 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
 
 
 def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
-    """Queue jobs with nothing in their way, in few statements; return the ids of the others.
+    """Queue jobs without conflicts, in few statements; return the ids of the others.
 
-    In the way of a schedule's job, when it comes first, is another of the same schedule that comes
-    with it, its own lateness, and the running marker that another job holds.
+    On its first promotion, a schedule's job conflicts with other jobs of the schedule in this
+    batch, with its own lateness, and with a running marker held by another job.
     """
     groups = Counter(row.schedule_id for row in due if _is_planned(row))
     now_ms = db.now_ms()
@@ -63,7 +63,7 @@ def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
                 others.append(row.id)
             elif row.turn is not None:
                 asking[row.schedule_id] = row.id
-    # In the order of their ids, as everybody does: so no two wait for each other's markers.
+    # All callers take markers in the order of schedule ids, which prevents deadlocks.
     held = set(db.dialect.add_markers(db, dict(sorted(asking.items())))) if asking else set()
     others += [asking[schedule_id] for schedule_id in held]
     left = set(others)
@@ -75,5 +75,5 @@ def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
 
 
 def _is_planned(row: Row[Any]) -> bool:
-    """Whether it comes from a schedule, and for the first time."""
+    """Return whether a job comes from a schedule and is promoted for the first time."""
     return row.state == JobState.SCHEDULED and row.policies is not None

@@ -1,7 +1,7 @@
-"""Running markers in set statements: giving them back when jobs end.
+"""Release running markers in set statements when jobs end.
 
-Whoever finds a marker taken holds its row until the transaction ends, and so does whoever gives it
-back: nobody can get in line behind the back of a hand-over. Who is next is for the engine to say.
+A transaction that finds a marker taken or releases it locks the marker's row until it ends, so no
+job can get in line unnoticed while a marker is passed on. The engine decides who is next.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from duly.stores.sql.source import transact
 
 
 def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
-    """Give back the markers of jobs that ended, each to the first in line.
+    """Release the markers of ended jobs, given as (schedule id, job id), to the first in line.
 
-    Takes schedule and job ids: the marker may be another job's.
+    Markers held by other jobs are left alone.
     """
     pairs = [pair for pair in ended if pair[0] is not None]
     if not pairs:
@@ -36,7 +36,7 @@ def give_back(db: Db, ended: Iterable[tuple[str | None, str]]) -> None:
 
 
 def _with_line(db: Db, schedule_ids: Sequence[str]) -> list[str]:
-    """Return the schedules with jobs in line for their marker."""
+    """Return the schedules that have jobs in line for their marker."""
     if not schedule_ids:
         return []
     rows = db.run(

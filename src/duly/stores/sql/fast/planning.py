@@ -1,8 +1,8 @@
-"""Planning in set statements: the fast path of `engine.planning`.
+"""Planning in set statements: the fast path of the engine's planning.
 
-Due rows are locked past other planners' locks. Plain rows go on, on time, to jobs: their ledger
-rows, jobs and advance are written in bulk. All others go to the engine, in the same transaction:
-late ones, those that end or have a limit on their runs, and those without a definition.
+Due rows are locked, skipping those of other planners. For plain rows, ledger rows, jobs and advance
+are written in bulk. All others go to the engine in the same transaction: late rows, rows that end
+or have a limit on their runs, and rows without a definition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HAND_OVER: tuple[HandOver, ...] = ("jobs",)
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """A due row with what it goes by, and its schedule's document."""
+    """A due row with its rules and its schedule's document."""
 
     row_id: int
     schedule_id: ScheduleId
@@ -45,7 +45,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     policies: str
     body: str | None
     edited_at_ms: int | None
-    """Of the document."""
+    """Time of the document's last update."""
     nominal_ms: int
     run_at_ms: int
     runs_left: int | None
@@ -53,7 +53,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
 
 def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
-    """Take due rows; write ledger, jobs and advance."""
+    """Claim due rows, write their ledger rows and jobs, and advance them."""
     check_plan(request)
     now_ms = db.now_ms()
     db = db.at(now_ms)
@@ -77,7 +77,7 @@ def plan_occurrences(db: Db, request: PlanRequest) -> PlanReport:
 def _plan(db: Db, rows: Sequence[_Row], now_ms: int, until_ms: int) -> tuple[HandedOver, Planned]:
     """Plan locked rows: plain ones here, the others by the engine."""
     plans = plan_many(rows, now_ms, until_ms)
-    # All ids at once, in the order of the rows: jobs of one instant run in the order of their ids.
+    # Draw all ids in row order: jobs of one instant run in the order of their ids.
     ids = iter(new_ids("job_", sum([len(plan.occurrences) for plan in plans])))
     maker = JobMaker(db.planning)
     entries: list[Entry] = []
@@ -104,9 +104,9 @@ def _plan(db: Db, rows: Sequence[_Row], now_ms: int, until_ms: int) -> tuple[Han
 
 
 def is_plain(row: _Row, plan: Plan) -> bool:
-    """Return whether a row only goes on: on time, to a next time, without a count to keep.
+    """Return whether a row is on time and moves to a next time, without a limit on its runs.
 
-    As of `RowPlan.is_after_edits`, its times are later than anything the ledger swallowed.
+    As in `RowPlan.is_after_edits`, its times are later than any range in the ledger.
     """
     return (
         row.body is not None
@@ -133,7 +133,7 @@ def _made(
 
 
 def _advance(db: Db, plain: Sequence[tuple[_Row, Plan]]) -> None:
-    """Move rows to their next times."""
+    """Move plain rows to their next times."""
     if not plain:
         return
     moves = Moves(
@@ -149,13 +149,13 @@ def _advance(db: Db, plain: Sequence[tuple[_Row, Plan]]) -> None:
 
 
 def _locked(db: Db, due: Sequence[lanes.Lane], until_ms: int, limit: int) -> list[_Row]:
-    """Rows that are ours now, in order, with rules and documents as they stand after that."""
+    """Lock and return due rows in order, with rules and documents read after locking."""
     times = lanes.lock_due(db, due, until_ms, limit)
     return _with_rules(db, {row[0]: row for row in zip(*times, strict=True)})
 
 
 def _with_rules(db: Db, times: dict[int, tuple[Any, ...]]) -> list[_Row]:
-    """Locked rows by their numbers, with what they go by."""
+    """Return locked rows, given by number, with their rules and documents."""
     if not times:
         return []
     rules, documents = db.tables.schedule_rules, db.tables.resources

@@ -1,8 +1,8 @@
 """Fairness: tokens of (queue, workspace) pairs, and slots, which are tokens of a whole queue.
 
-A token is a row with an owner and an end. It is taken by an upsert that succeeds only where the
-lease has ended, so that two workers can never both have it; giving it back keeps the row, which
-remembers when the pair was served last.
+A token is a row with an owner and a lease. It is taken by an upsert that succeeds only after the
+lease has ended, so two workers can never hold it at once. Releasing it keeps the row, which records
+when the pair was last served.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIRST_PLACE = """(SELECT place FROM {p}job_line j WHERE j.queue = :queue
 
 
 class Pair(NamedTuple):
-    """A (queue, workspace) with something to claim, sorted as it is served."""
+    """A (queue, workspace) pair with jobs to claim; pairs sort in the order of service."""
 
     served_at_ms: int
     place: int
@@ -52,13 +52,13 @@ class Pair(NamedTuple):
     workspace: str
     tokens: int
     is_free: bool
-    """Whether one of its tokens is not leased."""
+    """At least one of its tokens is not leased."""
 
 
 def waiting_pairs(
     db: Db, queues: Sequence[QueueSettings], actions: Sequence[str] | None
 ) -> list[Pair]:
-    """Return pairs that have jobs to claim: a few index probes for each pair."""
+    """Return the pairs that have jobs to claim, with a few index probes for each."""
     pairs: list[Pair] = []
     values = {} if actions is None else {"actions": list(actions)}
     for settings in queues:
@@ -82,9 +82,9 @@ def _pairs_statement(by_action: bool) -> str:
 
 
 def lease_pair(db: Db, request: ClaimRequest, pair: Pair, now_ms: int) -> Token | None:
-    """Lease a free token of a pair; None: somebody was first."""
+    """Lease a free token of a pair; None: another worker took it."""
     free = [1]
-    if pair.tokens > 1:  # of one token the upsert itself tells whether it is free
+    if pair.tokens > 1:  # for a single token the upsert checks whether it is free
         taken = _taken(db, pair.queue, pair.workspace, now_ms)
         free = [number for number in range(1, pair.tokens + 1) if number not in taken]
     until_ms = now_ms + request.token_lease_ms
@@ -94,10 +94,10 @@ def lease_pair(db: Db, request: ClaimRequest, pair: Pair, now_ms: int) -> Token 
 
 
 def keep_token(db: Db, request: ClaimRequest, token: Token, pair: Pair, now_ms: int) -> bool:
-    """Renew a token to claim on under it; False: it is lost, or others' jobs come first.
+    """Renew a token to continue claiming; False: it is lost, or jobs for other workers come first.
 
-    The first job of the pair may be of an action that the asker does not know. Then the token has
-    to become free for a worker that does.
+    The first job of the pair may have an action that this worker does not know. Then the token must
+    become free for a worker that does.
     """
     kept = db.run(
         "UPDATE {p}queue_tokens SET leased_until_ms = :until_ms, served_at_ms = :now_ms "
@@ -116,7 +116,7 @@ def keep_token(db: Db, request: ClaimRequest, token: Token, pair: Pair, now_ms: 
 
 
 def give_up(db: Db, token: Token, pair: Pair) -> None:
-    """Undo the lease of a token under which there was nothing to claim after all."""
+    """Undo the lease of a token that yielded no jobs."""
     db.run(
         "UPDATE {p}queue_tokens SET leased_until_ms = 0, served_at_ms = :served_at_ms "
         "WHERE queue = :queue AND workspace = :workspace AND number = :number",
@@ -128,7 +128,7 @@ def give_up(db: Db, token: Token, pair: Pair) -> None:
 
 
 def free_slots(db: Db, queue: str, now_ms: int) -> list[int]:
-    """Free slots of a queue that has a limit. Other claims on it wait until this one ends."""
+    """Return the free slots of a queue with a limit; other claims on it wait for this one."""
     limit = db.run("SELECT job_limit FROM {p}queues WHERE queue = :queue {lock}", queue=queue)
     taken = _taken(db, queue, QUEUE_ITSELF, now_ms)
     return [number for number in range(1, (limit.scalar() or 0) + 1) if number not in taken]
@@ -137,7 +137,7 @@ def free_slots(db: Db, queue: str, now_ms: int) -> list[int]:
 def lease_slots(
     db: Db, request: ClaimRequest, queue: str, numbers: Sequence[int], now_ms: int
 ) -> list[Token]:
-    """Slots that free_slots() gave."""
+    """Lease slots returned by free_slots()."""
     times = (now_ms, now_ms + request.lease_ms)
     return _lease(db, request.worker, (queue, QUEUE_ITSELF), numbers, times)
 
@@ -156,7 +156,7 @@ def _taken(db: Db, queue: str, workspace: str, now_ms: int) -> set[int]:
 def _lease(
     db: Db, worker: WorkerId, pair: tuple[str, str], numbers: Sequence[int], times: tuple[int, int]
 ) -> list[Token]:
-    """Take tokens whose lease has ended; those that somebody took meanwhile are left out."""
+    """Take and return tokens whose lease has ended; skip those taken meanwhile."""
     if not numbers:
         return []
     now_ms, until_ms = times
@@ -178,7 +178,7 @@ def _lease(
 def renew_tokens(
     db: Db, worker: WorkerId, held: Sequence[Token], slot_ms: int, pair_ms: int
 ) -> None:
-    """Extend a worker's tokens; a slot lives as long as its job's lease."""
+    """Extend a worker's tokens; a slot is leased as long as its job."""
     for token in sorted(held):
         lease_ms = slot_ms if token.workspace == QUEUE_ITSELF else pair_ms
         db.run(
@@ -192,7 +192,7 @@ def renew_tokens(
 
 
 def release_tokens(db: Db, worker: WorkerId, held: Sequence[Token]) -> None:
-    """Give tokens back; somebody else's are left alone."""
+    """Release the worker's tokens; ignore tokens of other workers."""
     table = db.tables.queue_tokens
     key = tuple_(table.c.queue, table.c.workspace, table.c.number, table.c.fence)
     if held:

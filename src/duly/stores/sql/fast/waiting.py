@@ -1,4 +1,4 @@
-"""Jobs that wait for their run time: which queues have some, and where their order begins."""
+"""Jobs that wait for their run time: their queues and the first run times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duly.stores.sql.gaps.search import WAITING, search_alone
 
 
 def waiting_since(db: Db, queues: Sequence[str]) -> dict[str, int]:
-    """Return the first run time that is waited for, of queues in which jobs wait."""
+    """Return a lower bound of the run times of waiting jobs, by queue."""
     if not db.dialect.tracks_entries or not queues:
         return dict.fromkeys(queues, 0)
     found = search_alone(db, [(WAITING, (queue,)) for queue in queues])
@@ -18,7 +18,7 @@ def waiting_since(db: Db, queues: Sequence[str]) -> dict[str, int]:
 
 
 def waiting_queues(db: Db) -> list[str]:
-    """Queues that have jobs waiting for their time: a step per queue, not per job."""
+    """Return the queues that have waiting jobs: one index probe per queue, not per job."""
     rows = db.run(
         "WITH RECURSIVE found(queue) AS ("
         "SELECT (SELECT queue FROM {p}jobs WHERE waits = 1 ORDER BY queue LIMIT 1) "

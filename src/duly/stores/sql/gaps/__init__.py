@@ -1,1 +1,1 @@
-"""Searches that skip index entries of what has passed (ADR 0031)."""
+"""Searches that skip dead index entries (ADR 0031)."""

@@ -1,10 +1,10 @@
 """Gaps: ranges of an ordered index that are known to hold no entry.
 
-PostgreSQL cannot remove index entries of deleted rows while any transaction may still see them. A
-search for the first entry would walk over all of them each time. `Gaps` says where entries may be,
-as of a snapshot; the next search looks there, and at the entries of transactions which that
-snapshot did not see. Pure: the statements are in `gap_search`. Forgetting a gap costs reads and
-nothing else; keeping one that holds an entry would hide that entry.
+PostgreSQL cannot remove index entries of deleted rows while a transaction may still see them, and
+a search for the first entry would scan all of them each time. `Gaps` records where entries may be,
+as of a snapshot; the next search reads those segments and the entries of transactions that the
+snapshot did not see. Pure: the statements are in `search`. Forgetting a gap only costs reads;
+keeping one that holds an entry would hide that entry.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 MAX_SEGMENTS = 16
-"""A search costs a descent of the index for each segment."""
+"""Maximum number of segments; each costs a search one index descent."""
 MAX_GROUPS = 32
-"""Groups of new entries that are told apart; from the last on, entries may be anywhere."""
+"""Maximum number of groups of new entries; after the last, entries may be anywhere."""
 MIN_GAP = 100
-"""A narrower gap is not kept, and new entries of one such span are one group. The unit is that of
-the order: milliseconds. Walking over what 100 ms leave costs about as much as one more descent."""
+"""Minimum width of a gap, and the span of a group of new entries, in milliseconds. Scanning the
+entries of 100 ms costs about as much as one more index descent."""
 
 
 class Key(NamedTuple):
-    """The position of an entry: the number that orders it, and what breaks ties."""
+    """The position of an entry: the number that orders it, and a tie breaker."""
 
     order: int
     tie: str
@@ -36,26 +36,26 @@ HIGHEST = Key(2**63 - 1, "")
 
 
 class Segment(NamedTuple):
-    """Positions from `start` up to and without `stop`."""
+    """The positions from `start` up to but excluding `stop`."""
 
     start: Key
     stop: Key
 
 
 class Snapshot(NamedTuple):
-    """The transactions that a statement saw: those before `xmax` except those still running."""
+    """The transactions visible to a statement: those before `xmax` except the running ones."""
 
     xmax: int
     running: tuple[int, ...]
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
-        """Return what `pg_current_snapshot()` says as a text, `xmin:xmax:running,running`."""
+        """Parse the text of `pg_current_snapshot()`, `xmin:xmax:running,running`."""
         _, xmax, running = text.split(":")
         return cls(int(xmax), tuple(int(each) for each in running.split(",") if each))
 
     def sees(self, xid: int) -> bool:
-        """Return whether the rows of a committed transaction were visible."""
+        """Return whether rows of a committed transaction were visible."""
         return xid < self.xmax and xid not in self.running
 
 
@@ -63,12 +63,12 @@ NO_SNAPSHOT = Snapshot(2**63 - 1, ())
 
 
 class Found(NamedTuple):
-    """The answer to a search, all of it as of one snapshot."""
+    """The result of a search as of one snapshot."""
 
     snapshot: Snapshot
     entered: Sequence[Segment]
-    """Where the entries are that the earlier snapshot did not see, those below the bound: in order,
-    at most MAX_GROUPS."""
+    """Segments of the entries below the bound that the earlier snapshot did not see: in order, at
+    most MAX_GROUPS."""
     firsts: Sequence[Key | None]
     """The first entry in each segment."""
 
@@ -82,13 +82,13 @@ class Gaps:
 
     @property
     def bound(self) -> Key:
-        """Return the position from which on new entries lie in the last segment."""
+        """Return the position from which new entries are in the last segment."""
         if self.segments and self.segments[-1].stop == HIGHEST:
             return self.segments[-1].start
         return HIGHEST
 
     def is_ahead_of(self, found: Found) -> bool:
-        """Return whether this was learnt from a later state of the database than the answer."""
+        """Return whether this is known from a later state of the database than the result."""
         return self.snapshot is not NO_SNAPSHOT and found.snapshot.xmax < self.snapshot.xmax
 
     @property
@@ -97,11 +97,11 @@ class Gaps:
         return self.segments[0].start.order if self.segments else None
 
     def after(self, found: Found, is_stepping: bool = True) -> Gaps:
-        """Return what is known after a search.
+        """Return the gaps after a search.
 
-        What was empty is empty still, except where a transaction entered something that the earlier
-        snapshot did not see. Before the first entry of a segment there is nothing. With
-        `is_stepping`, the next search looks behind entries that have not moved.
+        Empty ranges are still empty, except where a transaction that the earlier snapshot did not
+        see added an entry. Segments are empty before their first entry. With `is_stepping`, the
+        next search also searches after entries that have not moved.
         """
         pieces: list[Segment] = []
         standing: set[Key] = set()
@@ -123,7 +123,7 @@ def next_key(key: Key) -> Key:
 
 
 def _merged(pieces: Sequence[Segment]) -> list[Segment]:
-    """Join segments that overlap or are near; at most MAX_SEGMENTS, the widest gaps stay."""
+    """Join segments that overlap or are close; keep the widest gaps, at most MAX_SEGMENTS."""
     joined: list[Segment] = []
     for piece in pieces:
         if joined and piece.start.order - joined[-1].stop.order < MIN_GAP:
@@ -138,10 +138,10 @@ def _merged(pieces: Sequence[Segment]) -> list[Segment]:
 
 
 def _stepped(segments: Sequence[Segment], standing: set[Key]) -> list[Segment]:
-    """Let the next search look behind an entry that has not moved since the last one.
+    """Split segments so that the next search also starts after an entry that has not moved.
 
-    Nobody may want it, for example because no worker knows its action. Without this, what passes
-    behind it would be walked over each time.
+    Such an entry may stay for long, for example if no worker knows its action. Without the split,
+    dead entries after it would be scanned each time.
     """
     found: list[Segment] = []
     for segment in segments:

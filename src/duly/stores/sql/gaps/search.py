@@ -1,8 +1,8 @@
 """Search an ordered index of PostgreSQL from where the last search ended.
 
-Gives the columns of a statement, their parameters, and the reading of the answer. All columns are
-read by one statement and so by one snapshot. `GapMemory` keeps what was learnt, one for each store
-object: a process that begins knows nothing and walks once.
+Builds the columns and parameters of a statement and reads its result. One statement reads all
+columns, so they share a snapshot. Each store object keeps the known gaps in a `GapMemory`: a new
+process knows none and scans the index once.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from duly.stores.sql.db import Db
 
 MAX_AGE_MS = 600_000
-"""How long gaps are trusted. Rows that were restored from a backup into a running system carry the
-transaction numbers of the time of the backup; they are found after this time at the latest."""
+"""Milliseconds (10 min) for which gaps are trusted. Rows restored from a backup into a running
+system carry old transaction numbers; they are found after this time at the latest."""
 _MAX_PARTS = 1_000
 
 
 class Ordered(NamedTuple):
-    """An index whose lowest entries are searched, worked on and removed; names of columns."""
+    """An index whose lowest entries are searched, worked on and removed, by its column names."""
 
     table: str
     parts: tuple[str, ...]
-    """Each of their values is an order of its own."""
+    """Columns that partition the index; each value has its own order."""
     order: str
     tie: str = ""
-    """Breaks ties of the order; "" where nothing is skipped between entries of one order."""
+    """Column that breaks ties of the order; "": entries of equal order are never skipped singly."""
     condition: str = "true"
     unseen_condition: str = "true"
-    """The same condition in the words of the index of new entries, which no other index has: the
-    planner may read all of a partial index whose condition is asked for."""
+    """The same condition as written in the index of new entries only: the planner may read all of
+    a partial index whose condition is in the query."""
     is_stepping: bool = False
-    """Whether entries may stand for long while those behind them are worked on."""
+    """Entries may stay for long while later ones are worked on."""
 
     @property
     def key(self) -> str:
@@ -59,7 +59,7 @@ class Ordered(NamedTuple):
         return ", ".join([*self.parts, self.order, *([self.tie] if self.tie else [])])
 
     def bounds(self, name: str, is_one: bool) -> tuple[str, str]:
-        """Return where a segment begins and stops, in terms of the key."""
+        """Return the start and the stop of a segment as expressions for the key."""
         parts = [f":part_{name}_{number}" for number in range(len(self.parts))]
         if is_one:
             a, b, c, d = (f":{word}_{name}" for word in ("start", "start_tie", "stop", "stop_tie"))
@@ -82,22 +82,21 @@ WAITING = Ordered(
 )
 MARKS = Ordered("job_marks", ("state",), "at_ms")
 Wanted = tuple[Ordered, tuple[str, ...]]
-"""A part of an ordered index: the values of its columns."""
+"""A partition of an ordered index, with the values of its part columns."""
 Ask = Callable[[str, dict[str, Any]], Sequence[Row[Any]]]
-"""Runs a statement with these columns and parameters; gives its rows, one at least, with `now_ms`.
-"""
+"""Runs a statement with these columns and parameters; returns one or more rows with `now_ms`."""
 
 _SEEN = (
     "CAST(pg_current_snapshot() AS text) AS seen, "
     "pg_current_xact_id_if_assigned() IS NULL AS is_unwritten, "
     "CAST(pg_postmaster_start_time() AS text) AS server"
 )
-"""What every search asks: the snapshot, and whether the answer may be kept."""
+"""Columns of every search: the snapshot, and whether the result may be kept."""
 
 
 @lru_cache(maxsize=256)
 def _columns(ordered: Ordered, name: str, shape: _Shape) -> str:
-    """Return the columns of one search; `name` tells apart several in a statement."""
+    """Return the columns of one search; `name` distinguishes several in a statement."""
     start, stop = ordered.bounds(name, shape.is_one)
     first = (
         f"SELECT json_build_array({ordered.order}, {ordered.tie or _NO_TIE}) "
@@ -112,7 +111,7 @@ _NO_TIE = "CAST('' AS text)"
 
 
 class _Shape(NamedTuple):
-    """What a statement needs; the less, the sooner it is planned, and it is planned each time."""
+    """The parts of a statement; it is planned each time, and fewer parts are planned faster."""
 
     is_known: bool
     has_running: bool
@@ -125,10 +124,10 @@ class _Shape(NamedTuple):
 
 
 def _entered(ordered: Ordered, name: str, shape: _Shape) -> str:
-    """Return where entries are that the snapshot did not see.
+    """Return the column with the groups of entries that the snapshot did not see.
 
-    The conditions are expressions that only their own index has: the planner must not look for them
-    in the order of what has passed.
+    The conditions are expressions of the index of new entries, so that the planner does not search
+    for them in the index with the dead entries.
     """
     if not shape.is_known:
         return "CAST(NULL AS json[])"
@@ -188,7 +187,7 @@ def values_of(
 
 
 def _whole(key: Key) -> Key:
-    """Return a position between the entries of one order as the next order."""
+    """Return a position for an index without ties: one with a tie becomes the next order."""
     return Key(key.order + 1, "") if key.tie else key
 
 
@@ -214,20 +213,20 @@ def _found_in(row: Row[Any], name: str) -> Found:
 class _Kept:
     gaps: Gaps
     server: str
-    """When the server started: another one may have lost transactions that this one had."""
+    """Start time of the server: another server may have lost transactions of this one."""
     begun_ms: int
-    """When nothing was known and everything was walked."""
+    """Time of the full scan that these gaps go back to."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Recalled:
-    """What was known when a search began."""
+    """The gaps known at the start of a search."""
 
     kept: Mapping[Wanted, _Kept | None]
     era: int
 
     def ask(self, ask: Ask) -> tuple[Sequence[Row[Any]], dict[Wanted, Gaps] | None]:
-        """Search; None: the answer is of another server, or of an earlier state."""
+        """Return the rows and the new gaps; None: the server changed or its state is older."""
         begins = {each: Gaps() if kept is None else kept.gaps for each, kept in self.kept.items()}
         asked, given = [_SEEN], dict[str, Any]()
         for number, (wanted, gaps) in enumerate(begins.items()):
@@ -244,7 +243,7 @@ class _Recalled:
 
 
 class GapMemory:
-    """The gaps that one store object knows; used by several threads."""
+    """The known gaps of one store object; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -252,7 +251,7 @@ class GapMemory:
         self._era = 0
 
     def forget(self) -> None:
-        """Forget everything: the server may have been replaced by one that lost transactions."""
+        """Forget all gaps: the server may have been replaced by one that lost transactions."""
         with self._lock:
             self._kept.clear()
             self._era += 1
@@ -260,7 +259,7 @@ class GapMemory:
     def search(
         self, wanted: Sequence[Wanted], ask: Ask
     ) -> tuple[Sequence[Row[Any]], dict[Wanted, Gaps]]:
-        """Return the rows of the statement, and for each part where its entries are."""
+        """Return the rows of the statement and the gaps of each partition."""
         recalled = self._recall(wanted)
         rows, after = recalled.ask(ask)
         if after is None:
@@ -276,9 +275,9 @@ class GapMemory:
             return _Recalled({each: self._kept.get(each) for each in wanted}, self._era)
 
     def _keep(self, recalled: _Recalled, row: Row[Any], after: Mapping[Wanted, Gaps]) -> None:
-        """Remember the answer, unless the transaction has written something.
+        """Keep the result, unless the transaction has written something.
 
-        Its own deletions count as done, and would come back if it is rolled back.
+        A rollback would bring back rows that it deleted.
         """
         if not row.is_unwritten:
             return
@@ -297,12 +296,12 @@ class GapMemory:
 
 
 def search_alone(db: Db, wanted: Sequence[Wanted]) -> dict[Wanted, Gaps]:
-    """Search with a statement of its own."""
+    """Return the gaps of partitions, using a separate statement."""
     return search_now(db, wanted)[1]
 
 
 def search_now(db: Db, wanted: Sequence[Wanted]) -> tuple[int, dict[Wanted, Gaps]]:
-    """Search with a statement of its own; return the time as well."""
+    """Return the time and the gaps of partitions, using a separate statement."""
 
     def ask(columns: str, given: dict[str, Any]) -> Sequence[Row[Any]]:
         return db.run(f"SELECT {{now}} AS now_ms, {columns}", **given).all()

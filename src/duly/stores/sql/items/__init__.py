@@ -1,1 +1,1 @@
-"""How the kinds of items of the engine are kept in tables."""
+"""The mapping of the engine's kinds of items to tables."""

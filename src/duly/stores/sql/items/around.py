@@ -51,7 +51,7 @@ def _key_values(item: StoredKey) -> Values:
 
 
 def queue_of(row: Row[Any]) -> QueueSettings:
-    """Return the settings that a row holds."""
+    """Return the queue settings stored in a row."""
     return QueueSettings(row.queue, bool(row.paused), row.note, row.job_limit, row.workspace_limit)
 
 
@@ -78,7 +78,7 @@ def _token(row: Row[Any]) -> StoredToken:
 
 
 def worker_of(row: Row[Any]) -> WorkerInfo:
-    """Return the worker that a row tells of."""
+    """Return the worker stored in a row."""
     return WorkerInfo(
         WorkerId(row.id),
         row.host,
@@ -138,15 +138,15 @@ def _setting(row: Row[Any]) -> StoredSetting:
 
 
 class SettingColumns(Mapped[StoredSetting]):
-    """What is known about the whole store: columns of the one row about the schema."""
+    """The settings of the whole store: columns of the single row of the schema table."""
 
     def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
-        """Read the settings that have a value."""
+        """Return the settings that have a value."""
         row = db.run(f"SELECT tz_version FROM {{p}}schema{' {lock}' if hold else ''}").one()
         return {key: row for key in keys if key == (ZONE_RULES,) and row.tz_version is not None}
 
     def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
-        """Write settings, which are never removed."""
+        """Write settings; they are never removed."""
         for change in changes.values():
             db.run("UPDATE {p}schema SET tz_version = :value", value=change.after.value)
 

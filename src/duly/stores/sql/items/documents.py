@@ -1,4 +1,4 @@
-"""Documents, with their entries in the sparse index."""
+"""Documents and their entries in the sparse index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duly.stores.sql.items.mapped import Mapped, Values
 
 
 def document_of(row: Row[Any]) -> Document:
-    """Return the document that a row holds."""
+    """Return the document stored in a row."""
     return Document(
         row.collection,
         row.scope,
@@ -38,10 +38,10 @@ def _values(item: StoredDocument) -> Values:
 
 
 class DocumentTable(Mapped[StoredDocument]):
-    """Documents; their entries are replaced by every write."""
+    """The table of documents; every write replaces their index entries."""
 
     def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
-        """Write documents, and after them their entries."""
+        """Write documents, then their index entries."""
         super().write(db, changes)
         table = db.tables.resource_index
         columns = tuple_(table.c.collection, table.c.scope, table.c.name)

@@ -1,7 +1,7 @@
-"""Jobs: the row, its place in the line, its marks and its events.
+"""Jobs: the row, its place in the line, its `job_marks` entries and its events.
 
-The line, the marks and the events that the row tells by itself follow from the old and the new
-state, and are written here only (ADR 0018, 0019).
+The line, the `job_marks` entries and the events stored in the row follow from the old and the new
+state, and are written only here (ADR 0018, 0019).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from duly.stores.sql.rows.jobs import job_of
 
 
 def stored_job_of(row: Row[Any]) -> StoredJob:
-    """Return the item that a row holds."""
+    """Return the item stored in a row."""
     return StoredJob(job_of(row), row.place)
 
 
 def job_values(item: StoredJob) -> Values:
-    """Return the columns of a job that its item tells."""
+    """Return the columns of a job's row that its item determines."""
     job = item.job
     return {
         "id": job.id,
@@ -71,7 +71,7 @@ def job_values(item: StoredJob) -> Values:
 
 
 class JobTable(Mapped[StoredJob]):
-    """Jobs, with what follows from their states."""
+    """The table of jobs, with the rows of other tables that follow from their states."""
 
     def write_jobs(
         self,
@@ -84,7 +84,7 @@ class JobTable(Mapped[StoredJob]):
         by_job: dict[str, list[JobEvent]] = defaultdict(list)
         for event in events:
             by_job[event.job_id].append(event)
-        # Marks and places are those of the old rows, so they are left before the rows change.
+        # Markers and places depend on the old rows, so they are removed before the rows change.
         self._leave_marks(db, changes)
         _leave_line(db, changes)
         removed = [str(key[0]) for key, each in changes.items() if each.after is None]
@@ -104,7 +104,7 @@ class JobTable(Mapped[StoredJob]):
             values = changed(job_values(before), whole)
             values |= _attempt_values(after.job, events.get(after.job.id, ()))
             if db.dialect.tracks_entries and values.get("waits") == 1:
-                # It waits anew: searches that skip what has passed must find it (ADR 0031).
+                # It waits again: searches that skip dead entries must find it (ADR 0031).
                 values["entered"] = DEFAULT
             rows.append((whole, values))
         self.set_values(db, rows)
@@ -116,7 +116,7 @@ class JobTable(Mapped[StoredJob]):
         events: Mapping[str, Sequence[JobEvent]],
         told: Mapping[Key, Row[Any]],
     ) -> None:
-        """Write events, but those of an attempt that the row tells by itself."""
+        """Write events, except those of an attempt that are stored in the job's row."""
         moved_on: list[JobEvent] = []
         new: list[JobEvent] = []
         for key, change in changes.items():
@@ -129,7 +129,7 @@ class JobTable(Mapped[StoredJob]):
             new += [event for event in own if event.seq not in kept]
         table = db.tables.job_events
         if moved_on:
-            # Older releases wrote some of them down at once.
+            # Older releases wrote some of them at once, so they may exist.
             rows = [event._asdict() for event in moved_on]
             db.connection.execute(db.dialect.insert_or_ignore(table), rows)
         insert_all(db, table, [_event_values(event) for event in new])
@@ -154,7 +154,7 @@ def _event_values(event: JobEvent) -> Values:
 
 
 def _attempt_values(job: Job, events: Sequence[JobEvent]) -> Values:
-    """Return the columns that tell of the attempt, from the events of this transaction."""
+    """Return the columns about the attempt, from the events of this transaction."""
     values: Values = {}
     for event in events:
         if event.state is JobState.PROCESSING:
@@ -165,7 +165,7 @@ def _attempt_values(job: Job, events: Sequence[JobEvent]) -> Values:
 
 
 def _told_by_row(job: Job, events: Sequence[JobEvent]) -> set[int]:
-    """Return the numbers of the events that the row of a job tells from now on."""
+    """Return the numbers of the events that the job's row now stores."""
     if job.state not in IN_THE_ROW:
         return set()
     first = job.events - (job.state is JobState.SUCCEEDED)
@@ -205,7 +205,7 @@ def _line_place(item: StoredJob | None) -> tuple[str, int, str] | None:
 
 
 def _add_marks(db: Db, changes: Mapping[Key, Change]) -> None:
-    """Mark jobs that were leased or have ended, those of one time together."""
+    """Add markers for jobs that were leased or ended, one for each state and time."""
     marks: dict[tuple[JobState, int], list[str]] = defaultdict(list)
     for before, after in changes.values():
         mark = None if after is None else _mark(after.job)
@@ -216,7 +216,7 @@ def _add_marks(db: Db, changes: Mapping[Key, Change]) -> None:
 
 
 def _mark(job: Job) -> tuple[JobState, int] | None:
-    """Return what a mark says of a job that is leased or has ended."""
+    """Return the state and time for the marker of a leased or ended job, else None."""
     at_ms = job.finished_at_ms if job.state in FINAL else job.lease_until_ms
     return None if at_ms is None else (job.state, at_ms)
 

@@ -1,4 +1,4 @@
-"""Rows of the ledger, and the running markers of schedules."""
+"""Ledger rows and the running markers of schedules."""
 
 from __future__ import annotations
 

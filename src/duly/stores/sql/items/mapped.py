@@ -1,4 +1,4 @@
-"""An item that is one row of one table: reading, locking and writing it by its key."""
+"""Read, lock and write items that are one row of one table, by key."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from duly.stores.sql.db import Db
 T = TypeVar("T")
 Values = dict[str, Any]
 DEFAULT = text("DEFAULT")
-"""As a value: what the column's own default says."""
+"""As a value: use the column's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped(Generic[T]):
-    """A kind of item in one table."""
+    """The mapping of a kind of item to one table."""
 
     kind: Kind[T]
     table: str
-    """Its name among the tables."""
+    """Field name in `Tables`."""
     key: tuple[str, ...]
-    """Columns, in the order of the parts of the item's key."""
+    """Key columns, in the order of the parts of the item's key."""
     read: Callable[[Row[Any]], T]
     values: Callable[[T], Values]
-    """Return all columns that an item has, keys too."""
+    """Return all columns of an item, including keys."""
     only: tuple[tuple[str, str], ...] = ()
-    """Columns that have one value in all rows of this kind, where the table holds others too."""
+    """Columns and values that select the rows of this kind in a shared table."""
 
     def load(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, T]:
-        """Read rows by their keys, locked in the order of the keys if they are to be held."""
+        """Return items by key; with `hold`, lock their rows in key order."""
         return {key: self.read(row) for key, row in self.rows(db, keys, hold=hold).items()}
 
     def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
-        """Read the rows themselves."""
+        """Return rows by key; with `hold`, lock them in key order."""
         table = getattr(db.tables, self.table)
         if len(keys) == 1:
             statement = _select_one(table, self.key, self.only, hold=hold)
@@ -86,7 +86,7 @@ class Mapped(Generic[T]):
         return condition
 
     def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
-        """Delete, update and insert what a transaction changed, in the order of the keys."""
+        """Delete, update and insert the changes of a transaction, in key order."""
         ordered = sorted(changes.items())
         self.remove(db, [key for key, each in ordered if each.after is None and each.before])
         self.update(db, [each for _, each in ordered if each.before and each.after])
@@ -103,12 +103,12 @@ class Mapped(Generic[T]):
         insert_all(db, getattr(db.tables, self.table), [self.values(item) for item in items])
 
     def update(self, db: Db, changes: Sequence[Change]) -> None:
-        """Update the columns that changed, rows with the same ones together."""
+        """Update changed columns, batching rows that change the same ones."""
         pairs = [(self.values(each.before), self.values(each.after)) for each in changes]
         self.set_values(db, [(new, changed(old, new)) for old, new in pairs])
 
     def set_values(self, db: Db, rows: Sequence[tuple[Values, Values]]) -> None:
-        """Update columns: for each row, values that hold its key, and those to set."""
+        """Update columns; each row is a pair of values that contain its key, and values to set."""
         table = getattr(db.tables, self.table)
         shapes: dict[tuple[str, ...], list[Values]] = defaultdict(list)
         for whole, values in rows:
@@ -122,7 +122,7 @@ class Mapped(Generic[T]):
             db.connection.execute(_update(table, self.key, self.only, names), given)
 
 
-# Statements are made once: making one takes longer than many a database needs to run it.
+# Statements are cached: building one can take longer than running it.
 @lru_cache(maxsize=256)
 def _select_one(
     table: Table, key: tuple[str, ...], only: tuple[tuple[str, str], ...], *, hold: bool
@@ -139,7 +139,7 @@ def _update(
     only: tuple[tuple[str, str], ...],
     names: tuple[str, ...],
 ) -> Update:
-    """Return an update of columns; a name after "=" gets what its own default says."""
+    """Return an UPDATE of columns; a name prefixed with "=" is set to its default."""
     where = [table.c[name] == bindparam(f"key_{name}") for name in key]
     where += [table.c[name] == value for name, value in only]
     sets = {
@@ -150,7 +150,7 @@ def _update(
 
 
 def changed(old: Values, new: Values) -> Values:
-    """Return the values that differ."""
+    """Return the new values that differ."""
     return {name: value for name, value in new.items() if old.get(name) != value}
 
 

@@ -1,7 +1,7 @@
-"""Index rows: one item in two tables, which a number joins.
+"""Index rows: one item in two tables, joined by `row_id`.
 
-`schedule_index` has what claims search and write, `schedule_rules` what they only read. The narrow
-row is locked first, and the rule is read after that.
+`schedule_index` has the columns that claims search and write, `schedule_rules` those that they only
+read. The narrow row is locked first, then the rule is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duly.stores.sql.rows import index_rows as rows
 
 
 def row_of(found: Row[Any]) -> StoredRow:
-    """Return the item of the columns of both tables."""
+    """Return the item stored in the columns of both tables."""
     return StoredRow(rows.row_of(found), found.error, found.not_found, found.row_id)
 
 
@@ -50,10 +50,10 @@ def _ruling(item: StoredRow) -> Values:
 
 
 class RowTables(Mapped[StoredRow]):
-    """The two tables."""
+    """The two tables of index rows."""
 
     def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
-        """Read rows with the columns of both tables."""
+        """Return rows with the columns of both tables; lock them if `hold`."""
         found: dict[Key, Row[Any]] = {}
         for chunk in chunks(keys):
             here = [ScheduleKey(*map(str, key)) for key in chunk]
@@ -62,7 +62,7 @@ class RowTables(Mapped[StoredRow]):
         return found
 
     def write(self, db: Db, changes: Mapping[Key, Change]) -> None:
-        """Remove, move, update and insert rows; a move writes the narrow one only."""
+        """Remove, move, update and insert rows; a move writes only the narrow row."""
         ordered = sorted(map(_numbered, changes.values()), key=_number)
         rows.remove(db, [each.before.number for each in ordered if each.after is None])
         kept = [each for each in ordered if each.before is not None and each.after is not None]
@@ -71,7 +71,7 @@ class RowTables(Mapped[StoredRow]):
         for table, values in ((_INDEX, _moving), (_RULES, _ruling)):
             pairs = [(values(each.before), values(each.after)) for each in others]
             table.set_values(db, [(new, changed(old, new)) for old, new in pairs])
-        # New rows get their numbers in the order in which they were put.
+        # New rows get their numbers in insertion order.
         new = [each.after.row for each in changes.values() if each.before is None]
         if new and db.is_retry:
             rows.remove_halves(db, [row_key(row) for row in new])
@@ -79,7 +79,7 @@ class RowTables(Mapped[StoredRow]):
 
 
 def _is_move(change: Change) -> bool:
-    """Return whether a row only goes on to another time, with the next version."""
+    """Return whether a change only moves a row to another time and the next version."""
     before, after = change.before.row, change.after.row
     same = replace(
         before,
@@ -92,7 +92,7 @@ def _is_move(change: Change) -> bool:
 
 
 def _move(db: Db, changes: Sequence[Change]) -> None:
-    """Move rows by their numbers and versions, which finds each at once (ADR 0031)."""
+    """Move rows, found by number and version, the key of the index (ADR 0031)."""
     if not changes:
         return
     after = [change.after.row for change in changes]
@@ -109,7 +109,7 @@ def _move(db: Db, changes: Sequence[Change]) -> None:
 
 
 def _numbered(change: Change) -> Change:
-    """Return a change whose row keeps its number, also where it was removed and stored anew."""
+    """Return a change whose row keeps its number, even if it was removed and put again."""
     before, after = change
     if before is None or after is None:
         return change

@@ -1,4 +1,4 @@
-"""Definitions of schedules, which are documents of one collection."""
+"""Schedules, which are documents of one collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.stores.sql.items.mapped import Mapped, Values
 
 
 def schedule_of(row: Row[Any]) -> Schedule:
-    """Return the schedule that the columns of its document say."""
+    """Return the schedule stored in the columns of its document."""
     flow, _, name = row.name.partition("/")
     definition = Definition.parse(row.body)
     return Schedule(
@@ -37,9 +37,9 @@ def schedule_of(row: Row[Any]) -> Schedule:
 
 
 def stored_hand_over(hand_over: HandOver) -> HandOver | None:
-    """Return the value of column `hand_over`, which only schedules of another one than `jobs` have.
+    """Return the value of column `hand_over`: None for `jobs`.
 
-    So its index stays small, and what releases before the column wrote is right.
+    This keeps its index small and fits rows written by releases without the column.
     """
     return None if hand_over == "jobs" else hand_over
 
@@ -71,10 +71,10 @@ def schedule_values(item: StoredSchedule) -> Values:
 
 
 class ScheduleTable(Mapped[StoredSchedule]):
-    """Documents whose names begin with the flow."""
+    """The documents of schedules; their names begin with the flow."""
 
     def rows(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, Row[Any]]:
-        """Read documents by the keys of their schedules."""
+        """Return documents by the keys of their schedules."""
         places = {_place(key): key for key in keys}
         found = super().rows(db, sorted(places), hold=hold)
         return {places[place]: row for place, row in found.items()}

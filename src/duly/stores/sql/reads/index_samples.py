@@ -1,7 +1,7 @@
-"""Station 8: what pages read of the index, however large it is.
+"""Bounded reads of the schedule index for pages.
 
-No statement looks at more rows than it is told. Where there are more, a part is looked up by number
-and stands for all: chosen evenly, but by no stride that a pattern of the rows could follow.
+No statement reads more rows than its limit. Of a larger index, a sample of row numbers stands for
+all rows: evenly spread, but without a fixed stride that could match a pattern of the rows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from duly.stores.sql.fast import lanes
 from duly.stores.sql.fast.index import rows_of
 
 _GOLDEN = 0.6180339887498949
-"""Steps of this length, round a circle, come near no place twice."""
+"""Fractional part of the golden ratio: its multiples modulo 1 spread evenly."""
 _MIX, _PRIME = 1_103_515_245, 2_147_483_647
-"""A row's number is mixed by them, so that an order by it is no order in time."""
+"""Multiplier and modulus that hash a row number, so that sorting by it is not sorting by time."""
 _STRETCH = """
 SELECT count(*) AS checked, max(d.id) AS last_id,
     sum(CASE WHEN is_active THEN 1 ELSE 0 END) AS active,
@@ -52,7 +52,7 @@ FROM (
 
 
 def upcoming(db: Db, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
-    """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
+    """Count rows with a run time before `until_ms` by minute; return up to `sample` of them."""
     check_limit(sample, MAX_SAMPLE)
     check_limit(most, MAX_COUNT)
     found = lanes.find(db)
@@ -83,15 +83,15 @@ def _some(numbers: Sequence[int], count: int) -> list[int]:
 
 
 def _in_order(db: Db, numbers: Sequence[int]) -> list[IndexRow]:
-    """Return rows by their numbers, in the order of claims."""
-    found = rows_of(db, sorted(numbers))  # which is the order of equals
+    """Return rows by their numbers, in claim order."""
+    found = rows_of(db, sorted(numbers))  # ties are claimed in the order of their numbers
     return sorted(found, key=lambda row: (row.run_at_ms, -row.priority))
 
 
 def _spread(db: Db, count: int) -> tuple[list[int], float]:
-    """Numbers of rows from the first to the last, one in each step; and the step."""
+    """Return row numbers spread from the first to the last, one per step, and the step."""
     row_id = db.tables.schedule_index.c.row_id
-    # Of both in one question, SQLite would read the table.
+    # With both in one query, SQLite would scan the table.
     first = db.connection.execute(select(func.min(row_id))).scalar_one()
     last = db.connection.execute(select(func.max(row_id))).scalar_one()
     step = max(1.0, (last - first + 1) / count)
@@ -100,7 +100,7 @@ def _spread(db: Db, count: int) -> tuple[list[int], float]:
 
 
 def check_index(db: Db, after: str = "", limit: int = 5_000) -> IndexStretch:
-    """Look at the next documents behind an id: which of them lack their row."""
+    """Check the next documents after an id for missing index rows."""
     check_limit(limit, MAX_COUNT)
     row = db.run(_STRETCH, schedules=SCHEDULES, after=after, limit=limit).one()
     last_id = row.last_id if row.checked == limit else None
@@ -108,7 +108,7 @@ def check_index(db: Db, after: str = "", limit: int = 5_000) -> IndexStretch:
 
 
 def due_summary(db: Db, most: int = 10_000) -> DueSummary:
-    """Due and quarantined rows, and those due for longest."""
+    """Count due and quarantined rows; return those due the longest."""
     check_limit(most, MAX_COUNT)
     facts = db.run(
         "SELECT {now} AS now_ms, "
@@ -134,7 +134,7 @@ def due_summary(db: Db, most: int = 10_000) -> DueSummary:
 
 
 def _waiting(due: Sequence[lanes.Place]) -> dict[HandOver, DueRows]:
-    """Count due rows by hand-over, but those that only callers of claim_due() take."""
+    """Count due rows by hand-over, except `external` ones, which only claim_due() takes."""
     times: dict[HandOver, list[int]] = {}
     for place in due:
         if place.lane.hand_over != "external":
@@ -143,7 +143,7 @@ def _waiting(due: Sequence[lanes.Place]) -> dict[HandOver, DueRows]:
 
 
 def _has_active(db: Db, most: int) -> bool:
-    """Return whether an active schedule needs an index row, looking at `most` of them."""
+    """Return whether an active schedule needs an index row, checking up to `most` of them."""
     table = db.tables.resources
     active = select(table.c.hand_over).where(
         table.c.collection == SCHEDULES, table.c.state == "active"

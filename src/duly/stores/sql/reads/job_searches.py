@@ -1,7 +1,7 @@
-"""Station 8: a page of jobs by any filter, of which few have an index of their own.
+"""Pages of jobs by any filter; few filters have their own index.
 
-So it looks at a bounded number of jobs: at all that are in the state asked for, where they are few,
-else at the newest behind the place where the page before ended.
+So a search examines a bounded number of jobs: all jobs in the requested state if they are few,
+otherwise the newest ones after the end of the previous page.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from duly.stores.sql.db import Db
 from duly.stores.sql.rows.jobs import job_of
 from duly.stores.sql.rows.markers import concerned
 
-# Each names the condition of the partial index that it is to be answered from, and its order: a
-# planner that is told LIMIT alone would rather read the table and hope.
+# Each repeats the condition and the order of the partial index that should serve it: with LIMIT
+# alone the planner may scan the table.
 _LATER = tuple(
     f"SELECT %s FROM (SELECT * FROM {{p}}jobs WHERE {where} ORDER BY {order} LIMIT :look) AS part"
     for where, order in (
@@ -27,7 +27,7 @@ _LATER = tuple(
 )
 _LINE = "(SELECT id FROM {p}job_line ORDER BY queue, workspace, place, id LIMIT :look)"
 IN_LINE = f"SELECT %s FROM {_LINE} AS part"
-"""The queued ones again, where their number is all that is wanted."""
+"""The queued jobs, for counting only."""
 PARTS = {
     JobState.QUEUED: (f"SELECT %s FROM (SELECT j.* FROM {_LINE} AS k {{job_of_k}}) AS part",),
     JobState.SCHEDULED: _LATER,
@@ -36,11 +36,11 @@ PARTS = {
     state: (f"SELECT %s FROM {concerned(state)} AS part",)
     for state in (JobState.PROCESSING, *sorted(FINAL))
 }
-"""Of each state all jobs, and perhaps some others, out of `:look` at most; `%s`: what to select."""
+"""All jobs by state, up to `:look`, perhaps with some of other states; `%s`: columns to select."""
 NEWEST_MARKS = (
     "SELECT jobs FROM {p}job_marks WHERE state = '%s' ORDER BY at_ms DESC, seq DESC LIMIT :look"
 )
-"""How many jobs each of the newest marks of a state names."""
+"""Number of jobs in each of the newest `job_marks` rows of a state."""
 _FIELDS = ("state", "queue", "workspace", "action", "schedule_id", "correlation_id")
 _INDEXED = ("schedule_id", "correlation_id")
 
@@ -53,7 +53,7 @@ def search_jobs(
     limit: int = 100,
     look: int = 10_000,
 ) -> JobPage:
-    """One page of jobs by id, newest first, out of `look` jobs at most."""
+    """Return one page of jobs by id, newest first, examining `look` jobs at most."""
     check_limit(limit)
     check_limit(look, MAX_COUNT)
     asked = {name: getattr(which, name) for name in _FIELDS if getattr(which, name) is not None}
@@ -73,7 +73,7 @@ def search_jobs(
 
 
 def _few(db: Db, state: JobState | None, look: int) -> str | None:
-    """All jobs in a state, and perhaps some others, as a table; None: they are too many."""
+    """Return SQL for all jobs in a state, and perhaps some others; None: there are too many."""
     parts = PARTS.get(state, ()) if state is not None else ()
     if not parts:
         return None
@@ -89,10 +89,10 @@ def _few(db: Db, state: JobState | None, look: int) -> str | None:
 
 
 def _floor(db: Db, asked: dict[str, Any]) -> JobId | None:
-    """Where a search that looks at so many jobs ends; None: it reaches the oldest."""
+    """Return the last id that a search may examine; None: it reaches the oldest job."""
     told = [name for name in _INDEXED if name in asked]
     if told == [name for name in _FIELDS if name in asked]:
-        return None  # the page follows an index, and each job of it is shown
+        return None  # the page follows an index and shows every job in it
     terms = [f"{name} = :{name}" for name in told]
     if "before" in asked:
         terms.append("id < :before")

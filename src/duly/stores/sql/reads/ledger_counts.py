@@ -1,7 +1,7 @@
 """Counts of the ledger by flow and outcome, and the schedules that keep missing their times.
 
-The triggers of migration 14 append to `ledger_counts`, or on SQLite, where there is one writer at a
-time, add to its rows. Whatever writes the ledger is counted, in the same transaction.
+The triggers of migration 14 append rows to `ledger_counts`, or add to its rows on SQLite, which has
+one writer at a time. Every ledger write is counted in the same transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from duly.rules.ledger_misses import ROWS_LOOK, missing_of
 from duly.stores.sql.db import Db
 
 MIN_SAVED = 100
-"""Folding writes rows too; for fewer it is not worth it."""
+"""Minimum number of rows saved that makes folding worthwhile."""
 _LOST = ", ".join(f"'{state}'" for state in sorted(LOST))
 _DECIDED = ", ".join(f"'{state}'" for state in sorted(DECIDED))
 _OLDEST = "SELECT flow, outcome, times FROM {p}ledger_counts ORDER BY seq LIMIT :look"
@@ -39,7 +39,7 @@ def count_occurrences(db: Db) -> OccurrenceCounts:
 
 
 def fold_counts(db: Db, limit: int = 10_000) -> int:
-    """Put one row in the place of many with the same flow and outcome, oldest first."""
+    """Merge rows with the same flow and outcome, oldest first; return the number of rows saved."""
     check_limit(limit, MAX_CHANGES)
     found = db.run(f"SELECT count(*) FROM ({_OLDEST}) c GROUP BY flow, outcome", look=limit)
     rows = list(found.scalars())
@@ -85,7 +85,7 @@ def find_missing(db: Db, limit: int = 50) -> list[MissingSchedule]:
 
 
 def _missing(db: Db, schedule_id: ScheduleId) -> MissingSchedule | None:
-    """The schedule, if it has a next time and most of its last times did not run."""
+    """Return the schedule if it has a next time and most of its last times did not run."""
     rows = db.run(
         "SELECT o.flow, o.scope, o.name, o.state FROM (SELECT * FROM {p}occurrences "
         "WHERE schedule_id = :id ORDER BY nominal_ms DESC LIMIT :look) o "

@@ -1,4 +1,4 @@
-"""Station 8: questions to the ledger."""
+"""Queries of the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOW = "schedule_id = :id AND nominal_ms >= :from_ms AND nominal_ms < :to_ms"
 
 
 def occurrence_at(db: Db, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
-    """The row of a time, else the run of times around it."""
+    """Return the row of a time, else the row of the range of times that contains it, or None."""
     asked = {"id": schedule_id, "ms": nominal_ms}
     row = db.run(
         "SELECT * FROM {p}occurrences WHERE schedule_id = :id AND nominal_ms = :ms", **asked
@@ -34,7 +34,7 @@ def occurrence_at(db: Db, schedule_id: ScheduleId, nominal_ms: int) -> Occurrenc
 
 
 def occurrences_of_jobs(db: Db, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
-    """The rows that name these jobs."""
+    """Return the occurrences of jobs, by job id."""
     found: dict[JobId, Occurrence] = {}
     for chunk in chunks(job_ids):
         rows = db.run("SELECT * FROM {p}occurrences WHERE job_id IN :ids", ids=list(chunk))
@@ -43,7 +43,7 @@ def occurrences_of_jobs(db: Db, job_ids: Sequence[JobId]) -> dict[JobId, Occurre
 
 
 def ledger_summary(db: Db, schedule_id: ScheduleId, from_ms: int, to_ms: int) -> LedgerSummary:
-    """Count a window, newest rows first, as many as are allowed."""
+    """Count the outcomes in a window, newest rows first, up to MAX_SUMMARY rows."""
     check_window(from_ms, to_ms)
     window: dict[str, Any] = {"id": schedule_id, "from_ms": from_ms, "to_ms": to_ms}
     cut = db.run(
@@ -91,7 +91,7 @@ def _lateness(db: Db, window: dict[str, Any]) -> tuple[Lateness, ...]:
 
 
 def recent_lateness(db: Db, limit: int = 1_000) -> list[Lateness]:
-    """How late schedules' jobs began, of the jobs that ended last."""
+    """Return the start delays of the scheduled jobs that ended last, newest first."""
     check_limit(limit, MAX_LATENESS)
     ended = " UNION ALL ".join(
         f"SELECT id FROM {concerned(state)} AS {state}"

@@ -1,6 +1,6 @@
-"""Station 8: what pages read of jobs, and the audit.
+"""Bounded reads of jobs for pages, and the audit log.
 
-Every statement follows an index and stops where it is told.
+Every statement follows an index and stops at its limit.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from duly.stores.sql.rows import markers
 
 _WAITING = (
     IN_LINE % "'queued' AS state, 1 AS jobs",
-    *(part % "state, 1 AS jobs" for part in PARTS[JobState.SCHEDULED]),  # the retrying among them
+    *(part % "state, 1 AS jobs" for part in PARTS[JobState.SCHEDULED]),  # includes retrying jobs
     *(part % "state, 1 AS jobs" for part in PARTS[JobState.PROCESSING]),
 )
 _ENDED = tuple(
     f"SELECT '{state}' AS state, jobs FROM ({NEWEST_MARKS % state}) AS part"
     for state in sorted(FINAL)
 )
-# Knowing the limit of a count, PostgreSQL may read and sort all jobs of the queue.
+# Limits of counts are sub-selects: with a known limit PostgreSQL may read and sort the whole queue.
 _QUEUES = """
 WITH RECURSIVE waiting(queue) AS (
     SELECT (SELECT queue FROM {p}job_line ORDER BY queue LIMIT 1)
@@ -105,7 +105,7 @@ _ENDS = (
 
 
 def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
-    """Jobs by state, each counted up to `most`."""
+    """Count jobs by state, each up to `most`."""
     check_limit(most, MAX_COUNT)
     found = db.run(
         "SELECT state, CAST(SUM(jobs) AS integer) AS jobs "
@@ -116,7 +116,7 @@ def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
 
 
 def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-    """Return queues by name in which jobs wait, run or are dead, and configured ones."""
+    """Return queues by name that have waiting, running or dead jobs or are configured."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
     return [
@@ -132,7 +132,7 @@ def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCoun
 
 
 def count_backlog(db: Db, most: int = 10_000) -> Backlog:
-    """Count queued jobs up to `most`; of more, give what the database knows without counting."""
+    """Count queued jobs up to `most`; above that, return the database's estimate."""
     check_limit(most, MAX_COUNT)
     counted = db.run(_BACKLOG, look=most).scalar_one()
     if counted < most:
@@ -143,7 +143,7 @@ def count_backlog(db: Db, most: int = 10_000) -> Backlog:
 def count_workspaces(
     db: Db, queue: str, most: int = 1_000, limit: int = 100
 ) -> list[WorkspaceCount]:
-    """Workspaces with queued jobs in a queue."""
+    """Return the workspaces with queued jobs in a queue."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
     found = db.run(_WORKSPACES, queue=queue, look=most, limit=limit)
@@ -151,7 +151,7 @@ def count_workspaces(
 
 
 def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
-    """Jobs ended since then by minute and state."""
+    """Count the jobs that ended since `since_ms` by minute and state."""
     check_limit(most, MAX_COUNT)
     parts = " UNION ALL ".join(_ENDS % state for state in ENDS)
     found = db.run(
@@ -164,12 +164,12 @@ def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
 
 
 def check_writable(db: Db) -> None:
-    """Lock the schema's row: a read-only server refuses that, and the commit is logged by it."""
+    """Lock the row of the schema table: read-only servers refuse it, and the commit is written."""
     db.run("SELECT version FROM {p}schema {share}").all()
 
 
 def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:
-    """Keep who did what."""
+    """Store an audit entry; return it with its number and time."""
     check_audit(entry)
     row = db.run(
         "INSERT INTO {p}audit (at_ms, actor, action, target, outcome, detail) "
@@ -187,7 +187,7 @@ def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:
 def list_audit(
     db: Db, *, target: str | None = None, before: int | None = None, limit: int = 100
 ) -> list[AuditEntry]:
-    """One page of entries, newest first, before a number."""
+    """Return one page of audit entries before a number, newest first."""
     check_limit(limit)
     terms: dict[str, Any] = {}
     if target is not None:

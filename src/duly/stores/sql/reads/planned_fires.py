@@ -1,7 +1,7 @@
-"""Station 8: which schedules have planned their next run already.
+"""The schedules whose next run is already planned.
 
-A planner makes jobs ahead of their time, so the index row of a schedule stands behind them. Jobs
-that wait are indexed by queue and run time: each queue is read from its earliest on.
+A planner creates jobs ahead of their time, so the index row of a schedule is later than they are.
+Waiting jobs are indexed by queue and run time: each queue is read from its earliest job on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUEUES = (
 
 
 def next_planned(db: Db, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
-    """The first planned run of each schedule, earliest first, out of about `look` waiting jobs."""
+    """Return the first planned run of each schedule, earliest first, from about `look` jobs."""
     check_limit(limit)
     check_limit(look, MAX_COUNT)
     queues = list(db.run(_QUEUES, most=_MAX_QUEUES).scalars())

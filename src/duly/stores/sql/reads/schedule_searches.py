@@ -1,7 +1,7 @@
-"""Station 8: schedules of all scopes, page by page.
+"""Pages of schedules of all scopes.
 
-The order is that of the document's name (`flow/name`) and then the scope, which four indexes have:
-one of all schedules, one by state, one by hand-over, and the key of documents inside one scope.
+The order is by document name (`flow/name`), then by scope. Four indexes have it: one of all
+schedules, one by state, one by hand-over, and the key of documents within one scope.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from duly.stores.sql.rows import index_rows
 from duly.stores.sql.rows.schedules import document_name
 
 MAX_FLOWS = 1_000
-"""Flows that a search for a name looks into."""
+"""Maximum number of flows in which a name is searched."""
 _LAST = "\U0010ffff"
 
 
 def search_schedules(
     db: Db, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
 ) -> list[Schedule]:
-    """One page of schedules by flow, name and scope."""
+    """Return one page of schedules by flow, name and scope."""
     check_limit(limit)
     place = ("", "") if after is None else (document_name(after), after.scope)
     if which.flow is not None:
         return _page(db, which, _range(which.flow, which.name_prefix), place, limit)
     if not which.name_prefix:
         return _page(db, which, ("", _LAST), place, limit)
-    # Names stand behind their flows: go from flow to flow, each a range of the index.
+    # Document names begin with the flow: search flow by flow, each a range of the index.
     found: list[Schedule] = []
     for _ in range(MAX_FLOWS):
         if (flow := _next_flow(db, which, place)) is None:
@@ -49,7 +49,7 @@ def search_schedules(
 
 
 def find_rows(db: Db, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
-    """The rows of schedules, of those that have a next time."""
+    """Return the index rows of the schedules that have a next time."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     found: dict[ScheduleId, IndexRow] = {}
     for chunk in chunks(schedule_ids):
@@ -63,7 +63,7 @@ def find_rows(db: Db, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, In
 
 
 def _range(flow: str, prefix: str) -> tuple[str, str]:
-    """From the first name of a flow that has the prefix to behind the last."""
+    """Return the half-open range of the document names of a flow with the prefix."""
     return f"{flow}/{prefix}", f"{flow}/{prefix}{_LAST}" if prefix else _behind(flow)
 
 
@@ -75,8 +75,8 @@ def _page(
     db: Db, which: ScheduleFilter, span: tuple[str, str], after: tuple[str, str], limit: int
 ) -> list[Schedule]:
     table = db.tables.resources
-    # Of two lower bounds PostgreSQL begins at either, and would walk the index from its start for a
-    # place before the span. So it is told the one that matters.
+    # Given two lower bounds, PostgreSQL may start at the lower one and scan the index from there.
+    # So pass only the higher one.
     if after[0] < span[0]:
         statement = _ordered(db, which, None).where(table.c.name >= span[0])
     else:
@@ -86,7 +86,7 @@ def _page(
 
 
 def _next_flow(db: Db, which: ScheduleFilter, after: tuple[str, str]) -> str | None:
-    """The flow of the first schedule behind a place; of the place itself while it has more."""
+    """Return the flow of the first schedule after a place, or None."""
     table = db.tables.resources
     statement = _ordered(db, which, after).with_only_columns(table.c.name).limit(1)
     name = db.connection.execute(statement).scalar()
@@ -96,7 +96,7 @@ def _next_flow(db: Db, which: ScheduleFilter, after: tuple[str, str]) -> str | N
 def _ordered(
     db: Db, which: ScheduleFilter, after: tuple[str, str] | None
 ) -> Select[tuple[object, ...]]:
-    """Schedules of a filter but for its names, behind a place where there is one, in order."""
+    """Return an ordered select by a filter without its names, after a place if there is one."""
     table = db.tables.resources
     statement = select(table).where(table.c.state.is_not(None))
     if which.state is not None:
@@ -109,7 +109,7 @@ def _ordered(
             behind: ColumnElement[bool] = tuple_(table.c.name, table.c.scope) > tuple_(*after)
             statement = statement.where(behind)
         return statement.order_by(table.c.name, table.c.scope)
-    # Inside one scope the key of the documents has the order, and the scope is no part of it.
+    # Within one scope the key of documents gives the order, without the scope.
     statement = statement.where(table.c.collection == SCHEDULES, table.c.scope == which.scope)
     if after is not None:
         name, scope = after

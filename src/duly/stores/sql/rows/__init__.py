@@ -1,1 +1,1 @@
-"""How stored values are kept in tables."""
+"""The mapping of stored values to table rows."""

@@ -1,4 +1,4 @@
-"""Resources: documents and their sparse index."""
+"""Reads of documents and their sparse index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duly.stores.sql.items.documents import document_of
 
 
 def get_document(db: Db, collection: str, scope: str, name: str) -> Document | None:
-    """Read one document."""
+    """Return one document, or None."""
     table = db.tables.resources
     statement = select(table).where(
         table.c.collection == collection, table.c.scope == scope, table.c.name == name
@@ -25,7 +25,7 @@ def get_document(db: Db, collection: str, scope: str, name: str) -> Document | N
 def list_documents(
     db: Db, collection: str, scope: str, *, prefix: str = "", after: str = "", limit: int = 100
 ) -> list[Document]:
-    """One page by name."""
+    """Return one page of a scope's documents by name."""
     check_limit(limit)
     table = db.tables.resources
     statement = (
@@ -40,7 +40,7 @@ def list_documents(
 
 
 def count_documents(db: Db, collection: str, scope: str) -> int:
-    """How many documents a scope holds."""
+    """Return the number of documents in a scope."""
     table = db.tables.resources
     statement = select(func.count()).where(table.c.collection == collection, table.c.scope == scope)
     return int(db.connection.execute(statement).scalar_one())
@@ -49,7 +49,7 @@ def count_documents(db: Db, collection: str, scope: str) -> int:
 def find_documents(
     db: Db, collection: str, attribute: str, value: str, limit: int = 100
 ) -> list[Document]:
-    """Documents of any scope by an indexed attribute."""
+    """Return documents of any scope by an indexed attribute."""
     check_limit(limit)
     table, entries = db.tables.resources, db.tables.resource_index
     statement = (
@@ -74,5 +74,5 @@ def find_documents(
 
 
 def _after_prefix(prefix: str) -> str:
-    """The smallest text that sorts after everything with the prefix."""
+    """Return a text that sorts after everything with the prefix."""
     return prefix + "\U0010ffff"

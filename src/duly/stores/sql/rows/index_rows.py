@@ -1,8 +1,8 @@
-"""Station 3: an index row in its two tables.
+"""Index rows in their two tables.
 
-`schedule_index` holds what a claim searches and writes, `schedule_rules` what it only reads; a
-number joins them, and both are written in one transaction. A writer locks the narrow row first and
-reads the rule after that: a rule never changes under a row that somebody else holds.
+`schedule_index` has the columns that a claim searches and writes, `schedule_rules` those that it
+only reads; `row_id` joins them, and both are written in one transaction. A writer locks the narrow
+row first and then reads the rule: a rule never changes while its row is locked by another.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from duly.stores.sql.db import Db
 
 
 def under(db: Db, keys: Sequence[ScheduleKey]) -> ColumnElement[bool]:
-    """Rows that stand under the keys."""
+    """Return the condition for rows with these keys."""
     rules = db.tables.schedule_rules
     if db.dialect.finds_row_values:
         return tuple_(rules.c.flow, rules.c.scope, rules.c.name).in_(
             [(key.flow, key.scope, key.name) for key in keys]
         )
     return or_(
-        false(),  # where there are no keys
+        false(),  # if there are no keys
         *(
             and_(rules.c.flow == key.flow, rules.c.scope == key.scope, rules.c.name == key.name)
             for key in keys
@@ -36,19 +36,19 @@ def under(db: Db, keys: Sequence[ScheduleKey]) -> ColumnElement[bool]:
 
 
 def whole(db: Db) -> Select[Any]:
-    """Rows with the columns of both tables."""
+    """Return a select of rows with the columns of both tables."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     moving = (column for column in index.c if column.name not in rules.c)
     return select(*rules.c, *moving).select_from(index.join(rules))
 
 
 def locked(db: Db, keys: Sequence[ScheduleKey]) -> Sequence[Row[Any]]:
-    """Lock rows by their keys, in the order of their numbers, and read them after that."""
+    """Lock rows by their keys, in the order of their numbers, then read and return them."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     if len(keys) == 1:
         wanted = whole(db).with_only_columns(index.c.row_id).where(under(db, keys))
     else:
-        # Not joined: a server that expects one row would compare each number with each key.
+        # No join: a server that expects one row would compare each number with each key.
         numbers = db.connection.execute(select(rules.c.row_id).where(under(db, keys))).scalars()
         wanted = select(index.c.row_id).where(db.dialect.among(index.c.row_id, numbers.all()))
     lock = wanted.order_by(index.c.row_id).with_for_update(of=index)
@@ -71,12 +71,12 @@ def numbered(db: Db, numbers: Sequence[int]) -> Select[Any]:
 
 
 def unlocked(db: Db, keys: Sequence[ScheduleKey]) -> Sequence[Row[Any]]:
-    """Read rows by their keys, as they stand."""
+    """Return rows by their keys without locking them."""
     return db.connection.execute(whole(db).where(under(db, keys))).all()
 
 
 def at_versions(db: Db, numbers: Sequence[int], versions: Sequence[int]) -> list[Row[Any]]:
-    """Read rows by their numbers and versions, which finds each at once, in this order."""
+    """Return rows in this order by number and version, which are the key of the index."""
     if not numbers:
         return []
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
@@ -93,7 +93,7 @@ def at_versions(db: Db, numbers: Sequence[int], versions: Sequence[int]) -> list
 
 
 def insert(db: Db, rows: Sequence[IndexRow]) -> None:
-    """Store rows whose keys and schedules have none; they get their numbers in this order."""
+    """Insert rows of keys and schedules without one; numbers are assigned in this order."""
     rules = db.tables.schedule_rules
     insert_all(db, rules, [rule_values(row) for row in rows])
     numbers: dict[str, int] = {}
@@ -107,7 +107,7 @@ def insert(db: Db, rows: Sequence[IndexRow]) -> None:
 
 
 def update(db: Db, rows: Sequence[tuple[int, IndexRow]]) -> None:
-    """Let rows say something else, by their numbers; what stood against them is forgotten."""
+    """Update rows by their numbers; clear their errors and not-found counts."""
     moving = [{"row_id": number, "error": None} | index_values(row) for number, row in rows]
     update_all(db, db.tables.schedule_index, "row_id", moving)
     ruling = [{"row_id": number, "not_found": 0} | rule_values(row) for number, row in rows]
@@ -115,7 +115,7 @@ def update(db: Db, rows: Sequence[tuple[int, IndexRow]]) -> None:
 
 
 def remove_halves(db: Db, keys: Sequence[ScheduleKey]) -> None:
-    """Remove rules whose index row somebody has deleted by hand: they refuse new ones."""
+    """Remove rules whose index row was deleted manually: they would block new rows."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     has_row = select(index.c.row_id).where(index.c.row_id == rules.c.row_id).exists()
     db.connection.execute(delete(rules).where(under(db, keys), ~has_row))
@@ -124,13 +124,13 @@ def remove_halves(db: Db, keys: Sequence[ScheduleKey]) -> None:
 def remove(db: Db, numbers: Sequence[int]) -> None:
     """Remove rows by their numbers."""
     for chunk in chunks(numbers):
-        # Not left to the cascade: a caller's own SQLite connection may not know foreign keys.
+        # No cascade: a caller's own SQLite connection may not enforce foreign keys.
         for table in (db.tables.schedule_index, db.tables.schedule_rules):
             db.connection.execute(delete(table).where(db.dialect.among(table.c.row_id, chunk)))
 
 
 def index_values(row: IndexRow) -> dict[str, Any]:
-    """What a claim searches and writes."""
+    """Return the columns that a claim searches and writes."""
     return {
         "flow": row.flow,
         "priority": row.priority,
@@ -144,7 +144,7 @@ def index_values(row: IndexRow) -> dict[str, Any]:
 
 
 def rule_values(row: IndexRow) -> dict[str, Any]:
-    """What a claim only reads."""
+    """Return the columns that a claim only reads."""
     return {
         "schedule_id": row.schedule_id,
         "flow": row.flow,

@@ -1,8 +1,7 @@
-"""Station 7: a transition, written with its event.
+"""Job transitions and their events.
 
-The events of an attempt that runs, or that succeeded, need no rows of their own: the job's row says
-all of it. They are written down where the job goes on from there, before the row says something
-else.
+The events of a running or succeeded attempt need no rows: the job's row contains them. They are
+written when the job moves on, before its row changes.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from duly.stores.sql.db import Db
 from duly.stores.sql.rows import line, markers
 
 IN_THE_ROW = frozenset({JobState.PROCESSING, JobState.SUCCEEDED})
-"""States whose attempt is told by the job's row alone."""
+"""States whose attempt is stored in the job's row only."""
 _STOPPED = Finish(JobId(""), 0, JobState.QUEUED, "failed", 0, isolate=True)
 _MODES = " ".join(f"WHEN {mode:d} THEN {mode_after(_STOPPED, mode):d}" for mode in StartMode)
 ISOLATED = f"CASE careful {_MODES} END"
-"""The start mode of a job after its handler stopped its worker, as SQL."""
+"""SQL for the start mode of a job after its handler stopped its worker."""
 ATTEMPT = "id, state, events, fence, worker, claimed_at_ms, finished_at_ms, took_ms"
 
 
 def event_of(row: Row[Any]) -> JobEvent:
-    """Return the event that a row of its own holds."""
+    """Return the event stored in a row of `job_events`."""
     found = JobEvent._make(getattr(row, name) for name in JobEvent._fields)
     return found._replace(state=JobState(row.state))
 
 
 def attempt_events(row: Row[Any]) -> list[JobEvent]:
-    """What the ATTEMPT columns of a job tell; nothing where older code has written it down."""
+    """Return the events in the ATTEMPT columns of a job; none if older code wrote them as rows."""
     if row.state not in IN_THE_ROW or row.claimed_at_ms is None:
         return []
     is_ended = row.state == JobState.SUCCEEDED
@@ -60,9 +59,9 @@ def move(
     ended_as: AttemptStatus | None = None,
     **values: Any,
 ) -> set[str]:
-    """Write states along a path, with an event for each, of jobs that are locked already.
+    """Move locked jobs along a path of states, with an event for each; return their queues.
 
-    They end, or are queued. Gives their queues. Nobody who moves waits for a turn any longer.
+    The path ends in a final state or `queued`; the jobs no longer wait for their running marker.
     """
     state = path[-1]
     rows = db.run(

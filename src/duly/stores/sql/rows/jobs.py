@@ -1,4 +1,4 @@
-"""Jobs as rows, and what is read of them."""
+"""Reads of jobs, their events and attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENT = ", ".join(JobEvent._fields)
 
 
 def job_of(row: Row[Any]) -> Job:
-    """A job from a row that has all columns."""
+    """Return the job stored in a row with all columns."""
     found = row._asdict()
     return Job(
         id=found["id"],
@@ -38,7 +38,7 @@ def job_of(row: Row[Any]) -> Job:
         events=found["events"],
         retry=retry_from(found["retry"]),
         timeout_ms=found["timeout_ms"],
-        # The row of an ended job remembers who ran it, for its events.
+        # The row of an ended job keeps its last worker, for the events.
         worker=found["worker"] if found["state"] == JobState.PROCESSING else None,
         lease_until_ms=found["lease_until_ms"],
         unstarted=found["unstarted"],
@@ -59,7 +59,7 @@ def job_of(row: Row[Any]) -> Job:
 
 
 def get_job(db: Db, job_id: JobId) -> Job | None:
-    """Read one job."""
+    """Return one job, or None."""
     row = db.run("SELECT * FROM {p}jobs WHERE id = :id", id=job_id).first()
     return None if row is None else job_of(row)
 
@@ -67,7 +67,7 @@ def get_job(db: Db, job_id: JobId) -> Job | None:
 def list_jobs(
     db: Db, which: JobFilter, *, before: JobId | None = None, limit: int = 100
 ) -> list[Job]:
-    """One page of jobs by id, newest first."""
+    """Return one page of jobs by id, newest first."""
     check_limit(limit)
     wanted = {
         name: getattr(which, name)
@@ -88,7 +88,7 @@ def list_jobs(
 
 
 def count_jobs(db: Db) -> list[JobCount]:
-    """Jobs by queue and state."""
+    """Count jobs by queue and state."""
     rows = db.run(
         "SELECT queue, state, count(*) AS jobs FROM {p}jobs "
         "GROUP BY queue, state ORDER BY queue, state"
@@ -97,20 +97,20 @@ def count_jobs(db: Db) -> list[JobCount]:
 
 
 def job_events(db: Db, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
-    """What happened to a job."""
+    """Return the newest events of a job, oldest first."""
     check_limit(limit)
     return _events(db, job_id, "ORDER BY seq DESC LIMIT :limit", limit=limit)[-limit:]
 
 
 def job_attempts(db: Db, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
-    """The tries of a job: each is a claim's event and the one that ended it."""
+    """Return the attempts of a job, each built from its claim event and its end event."""
     check_limit(limit)
     newest = "AND attempt > (SELECT fence FROM {p}jobs WHERE id = :id) - :limit ORDER BY seq DESC"
     return attempts_of(_events(db, job_id, newest, limit=limit))
 
 
 def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
-    """Events from the table, read from the newest on, and after them what the job's row tells."""
+    """Return the events of the table, then those stored in the job's row."""
     row = db.run(f"SELECT {ATTEMPT} FROM {{p}}jobs WHERE id = :id", id=job_id).first()
     if row is None:
         return []

@@ -1,4 +1,4 @@
-"""Stations 4 to 7: the ledger's rows, and how they follow their jobs."""
+"""The rows of the ledger, and their updates when jobs change state."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from duly.stores.sql.db import Db, LostRace, tuples
 
 _PLANNED = OccurrenceState.PLANNED
 FREE_STATES = "({})".format(", ".join(f"'{state}'" for state in sorted(FREE)))
-"""States of a row that planning may write over, as SQL."""
+"""SQL list of the states of a row that planning may overwrite."""
 IS_RUN_NOW = f"LIKE '{RUN_NOW}:%'"
-"""What the claim id of a run now is like, as SQL."""
+"""SQL condition on the claim id of a run-now occurrence."""
 
 
 class Whose(Protocol):
-    """What carries the key of a schedule."""
+    """An object with the key of a schedule."""
 
     @property
     def flow(self) -> str: ...
@@ -39,9 +39,9 @@ class Whose(Protocol):
 
 
 class Entry(msgspec.Struct, gc=False):
-    """A ledger row to be, under the names of its columns. A burst makes many of them.
+    """A new ledger row, with fields named like its columns.
 
-    Not looked at by the garbage collector: there is nothing in it that could point back.
+    Not tracked by the garbage collector: a burst creates many, and they cannot form cycles.
     """
 
     schedule_id: str
@@ -66,10 +66,10 @@ class Entry(msgspec.Struct, gc=False):
 
 
 def write(db: Db, entries: Sequence[Entry]) -> set[tuple[str, int]]:
-    """Store occurrences; gives those that it has already, by schedule and nominal time.
+    """Store occurrences; return those that exist already, by schedule and nominal time.
 
-    A single time never takes the place of a run of times, nor is a run left out for a single one:
-    the rest of the run would be in no row.
+    A single time never replaces a range of times, and a range is never dropped because of a single
+    time: the rest of the range would be in no row.
     """
     if not entries:
         return set()
@@ -93,12 +93,12 @@ def write(db: Db, entries: Sequence[Entry]) -> set[tuple[str, int]]:
     times = {(entry.schedule_id, entry.nominal_ms) for entry in entries}
     taken = times - {(row[0], row[1]) for row in tuples(written)}
     if any((each.schedule_id, each.nominal_ms) in taken for each in ranges):
-        raise LostRace("the first time of a run of times was taken")
+        raise LostRace("another transaction took the first time of a range of times")
     return taken
 
 
 def _clear(db: Db, ranges: Sequence[Entry]) -> None:
-    """Remove rows whose times are open again, and which a run of times takes in."""
+    """Remove rows in free states that a range of times covers."""
     db.run(
         "DELETE FROM {p}occurrences WHERE (schedule_id, nominal_ms) IN ("
         f"SELECT o.schedule_id, o.nominal_ms FROM {db.dialect.records(db.tables.occurrences)} "
@@ -115,7 +115,7 @@ def entry_of(
     job_id: JobId | None = None,
     claim_id: str | None = None,
 ) -> Entry:
-    """The row of an occurrence; only one that is planned takes the job's id."""
+    """Return the ledger row of an occurrence; only a planned one gets the job's id."""
     schedule_id, nominal_ms, until_ms, count, run_at_ms, state, reason = occurrence
     return Entry(
         schedule_id,
@@ -137,7 +137,7 @@ def entry_of(
 def follow_jobs(
     db: Db, job_ids: Iterable[str], state: JobState, ended_as: AttemptStatus | None = None
 ) -> None:
-    """Let the occurrences of jobs that went to a state follow them."""
+    """Update the occurrences of jobs that moved to a state."""
     statement = _follow_statement(state, ended_as == "denied")
     ids = sorted(job_ids)
     if statement is not None and ids:
@@ -146,7 +146,7 @@ def follow_jobs(
 
 
 def skip_unmade(db: Db, reasons: Mapping[JobId, str]) -> None:
-    """Say of planned occurrences that their jobs were not even made, each for its reason."""
+    """Mark planned occurrences as skipped, as their jobs were not created, each with its reason."""
     for job_id, reason in sorted(reasons.items()):
         db.run(
             "UPDATE {p}occurrences SET state = 'skipped', reason = :reason, job_id = NULL, "
@@ -170,7 +170,7 @@ def _follow_statement(job: JobState, is_denied: bool) -> str | None:
     }.get(job, "ended_at_ms = {now}")
     why = ""
     if job in BROKEN_OFF and moves.get(OccurrenceState.FIRED) is OccurrenceState.FAILED:
-        # The reason of what somebody asked for by hand stays: it is counted apart.
+        # Manually requested occurrences keep their reason: they are counted separately.
         extras = ", ".join(f"'{reason}'" for reason in sorted(EXTRAS))
         why = (
             f", reason = CASE WHEN state <> 'fired' OR reason IN ({extras}) "
@@ -192,7 +192,7 @@ def list_occurrences(
     states: Collection[OccurrenceState] | None = None,
     limit: int = 100,
 ) -> list[Occurrence]:
-    """One page of a schedule's ledger, newest first."""
+    """Return one page of a schedule's ledger, newest first."""
     check_limit(limit)
     terms: dict[str, tuple[str, object]] = {}
     if before_ms is not None:
@@ -213,7 +213,7 @@ def list_occurrences(
 
 
 def runs(db: Db, schedule_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Of each schedule that the ledger knows: its runs, but extras, and the last time covered."""
+    """Return the number of runs, without extras, and the last covered time of each schedule."""
     found: dict[str, tuple[int, int]] = {}
     for chunk in chunks(schedule_ids):
         rows = db.run(
@@ -230,7 +230,7 @@ def runs(db: Db, schedule_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def occurrence_of(row: Row[Any]) -> Occurrence:
-    """An occurrence from a row that has all columns."""
+    """Return the occurrence stored in a row with all columns."""
     return Occurrence(
         schedule_id=row.schedule_id,
         nominal_ms=row.nominal_ms,

@@ -1,8 +1,7 @@
-"""Stations 5 and 6: the line of each queue, a narrow row for each job that is queued.
+"""The line of each queue: a narrow row for each queued job.
 
-It stands beside the jobs and not in an index of theirs: taking a job out of the line changes no
-index of its row. Whoever makes a job queued puts it in, and whoever claims or ends it takes it out,
-in the same transaction.
+It is a separate table, so that taking a job out of line changes no index of the job's row. The
+transaction that queues a job adds it; the one that claims or ends the job removes it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _HEAD = (
 
 
 def enter(db: Db, ids: Sequence[str]) -> None:
-    """Put jobs in line that are queued now."""
+    """Add queued jobs to the line."""
     if not ids:
         return
     db.run(
@@ -44,9 +43,9 @@ def enter(db: Db, ids: Sequence[str]) -> None:
 
 
 def leave(db: Db, ids: Sequence[str]) -> None:
-    """Take jobs out that stand in line; their rows are ours.
+    """Remove jobs from the line; the caller holds their rows.
 
-    Those that somebody is about to claim are left to it: it finds that they are queued no longer.
+    Entries locked by a claim are skipped: the claim finds that the jobs are no longer queued.
     """
     key = ", ".join(f"l.{name}" for name in _KEY.split(", "))
     same = " AND ".join(f"l.{name} = j.{name}" for name in _KEY.split(", "))
@@ -59,7 +58,7 @@ def leave(db: Db, ids: Sequence[str]) -> None:
 
 
 def count_line(db: Db, look: int = 1_000, limit: int = 1_000) -> Line:
-    """Count queued jobs by queue and action at the head of each line."""
+    """Count queued jobs by queue and action among the first `look` of each queue."""
     check_limit(look)
     check_limit(limit)
     works: list[WaitingWork] = []

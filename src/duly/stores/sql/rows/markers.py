@@ -1,10 +1,9 @@
-"""Stations 6 and 7: marks, which say when to look at which jobs.
+"""Lease and completion markers (`job_marks`): which jobs to look at again, and when.
 
-A mark names the jobs that one statement leased or ended: their state, and the time that their rows
-have as the end of the lease or as the end of the job. Written in the same transaction, so that a
-batch of jobs costs one row and not an index entry for each. Whether a mark still concerns a job is
-for the job's row to say: a lease that is renewed or ends leaves its mark as it is. A job that has
-ended seldom moves on, and then it is struck off, so that marks of ended jobs can be counted.
+A marker names the jobs that one statement leased or ended, with their state and the end of the
+lease or job. It is written in the same transaction and costs one row per batch instead of an index
+entry per job. The job's row decides whether a marker still applies: renewed or ended leases keep
+their markers. An ended job that moves on is removed from its marker, so that they can be counted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FIRST_LOOK = (
     "(SELECT at_ms FROM {p}job_marks WHERE state = 'processing' ORDER BY at_ms, seq LIMIT 1)"
 )
 _MOST = 10_000
-"""Jobs that one walk over marks looks at, concerned or not."""
+"""Maximum number of jobs that one pass over markers checks, stale ones included."""
 _FIRST = """
     SELECT m.seq, m.at_ms, m.jobs, EXISTS (
         SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
@@ -37,7 +36,7 @@ _FIRST = """
 
 
 def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
-    """Mark jobs whose rows have this state, and this time, from now on."""
+    """Add a marker for jobs whose rows now have this state and time."""
     named = sorted(ids)
     if named:
         db.run(
@@ -51,9 +50,9 @@ def add(db: Db, state: JobState, at_ms: int, ids: Iterable[str]) -> None:
 
 
 def strike(db: Db, ended: Iterable[Ended]) -> None:
-    """Take jobs that have ended off their marks; to call before their rows are locked.
+    """Remove ended jobs from their markers; call this before their rows are locked.
 
-    As when jobs are taken by their marks: in the other order two of them would wait for each other.
+    take() locks markers before jobs too; the reverse order could deadlock.
     """
     by_mark: dict[tuple[str, int], set[str]] = defaultdict(set)
     for state, at_ms, job_id in ended:
@@ -91,7 +90,7 @@ def next_lease_end(db: Db) -> NextLeaseEnd:
 
 
 def _first_mark(db: Db) -> tuple[int, int | None]:
-    """Return the time, and the first mark of leased jobs, stale or not."""
+    """Return the current time and the time of the first lease marker, stale or not."""
     if not db.dialect.tracks_entries:
         row = db.run(f"SELECT {{now}} AS now_ms, {FIRST_LOOK} AS first_ms").one()
         return row.now_ms, row.first_ms
@@ -101,10 +100,10 @@ def _first_mark(db: Db) -> tuple[int, int | None]:
 
 
 def first_lease(db: Db, from_ms: int) -> int | None:
-    """Return the first lease to end, for a caller that has time: stale marks are removed.
+    """Return the end of the first lease, or None; remove stale markers before it.
 
-    No mark is earlier than `from_ms`, except those that were added since. The marks are read
-    without locks, so that two callers at once find the same one: a mark that is stale stays so.
+    No marker is earlier than `from_ms`, except those added since. Markers are read without locks,
+    so that concurrent callers find the same one: a stale marker stays stale.
     """
     looked, limit = 0, 1
     while looked < _MOST:
@@ -115,14 +114,14 @@ def first_lease(db: Db, from_ms: int) -> int | None:
             return int(marks[len(stale)].at_ms)
         if len(marks) < limit:
             return None
-        # Marks may name one job each or thousands: their number doubles until it is enough.
+        # A marker names one job or thousands: double the number of markers until it is enough.
         from_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
         limit *= 2
     return from_ms
 
 
 class Ended(NamedTuple):
-    """A job that has ended, as a mark names it."""
+    """An ended job as named in a marker."""
 
     state: str
     at_ms: int
@@ -138,7 +137,7 @@ class _Mark(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A job as a mark names it, in the order in which they are looked at."""
+    """A job as named in a marker, sortable by processing order."""
 
     at_ms: int
     job_id: str
@@ -147,9 +146,9 @@ class _Entry(NamedTuple):
 
 
 def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list[Row[Any]]:
-    """Jobs whose marks are older than the milliseconds given for their states, oldest first.
+    """Return and lock jobs whose markers are older than `kept` milliseconds, oldest first.
 
-    They lose their marks, and their rows are locked. What is beyond the limit stays marked.
+    The jobs are removed from their markers; those beyond the limit stay marked.
     """
     found: list[Row[Any]] = []
     held_by_others: list[_Entry] = []
@@ -161,9 +160,9 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
             break
         looked += len(entries)
         ids = sorted({each.job_id for each in entries})
-        # Nobody who holds a job and waits for its mark is waited for: that would be a deadlock.
+        # Skip locked jobs: a holder may be waiting for a marker locked here (deadlock).
         standing = _standing(db, kept, columns, ids, "{skip}")
-        # A job may be in several of the marks, even of one time: it is its row that decides.
+        # A job may be in several markers, even of one time: its row decides.
         taken = [standing.pop((e.job_id, e.state, e.at_ms), None) for e in entries]
         rows = [row for row in taken if row is not None]
         found += rows
@@ -179,7 +178,7 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
 def _standing(
     db: Db, kept: Mapping[JobState, int], columns: str, ids: Sequence[str], lock: str
 ) -> dict[tuple[str, str, int], Row[Any]]:
-    """Return the rows of jobs in these states, by what a mark of them says."""
+    """Return the rows of jobs in these states by (id, state, time), as in their markers."""
     rows = db.run(
         f"SELECT {columns}, state, COALESCE(finished_at_ms, lease_until_ms) AS marked_ms "
         f"FROM {{p}}jobs WHERE id IN :ids AND state IN :states ORDER BY id {lock}",
@@ -190,7 +189,7 @@ def _standing(
 
 
 def _begins(db: Db, states: Iterable[JobState]) -> dict[JobState, int]:
-    """Return where the marks of states begin; states without marks are left out."""
+    """Return the time of the first marker of each state; states without markers are left out."""
     if not db.dialect.tracks_entries:
         return dict.fromkeys(states, 0)
     found = search_alone(db, [(MARKS, (state.value,)) for state in states])
@@ -201,7 +200,7 @@ def _begins(db: Db, states: Iterable[JobState]) -> dict[JobState, int]:
 def _next(
     db: Db, kept: Mapping[JobState, int], begins: Mapping[JobState, int], limit: int
 ) -> list[_Entry]:
-    """The jobs of the oldest marks, no more than so many, which are taken off them."""
+    """Return up to `limit` jobs of the oldest markers, and remove them from those."""
     marks = sorted(
         mark
         for state, from_ms in begins.items()
@@ -226,7 +225,7 @@ def _next(
 
 
 def _oldest(db: Db, state: JobState, from_ms: int, kept_ms: int, limit: int) -> list[_Mark]:
-    """Marks of so long ago without their ids, locked; those that another has are left out."""
+    """Lock and return markers older than `kept_ms`, without ids; skip locked ones."""
     rows = db.run(
         "SELECT at_ms, seq, state, jobs FROM {p}job_marks WHERE state = :state "
         "AND at_ms >= :from_ms AND at_ms <= {now} - :kept_ms "
@@ -256,7 +255,7 @@ def _remove(db: Db, numbers: Sequence[int]) -> None:
 
 
 def _discard(db: Db, numbers: Sequence[int]) -> None:
-    """Remove marks except those that another has locked."""
+    """Remove markers, except those locked by other transactions."""
     if numbers:
         table = db.tables.job_marks
         among = db.dialect.among(table.c.seq, numbers)
@@ -269,11 +268,11 @@ def _text(ids: Sequence[str]) -> str:
 
 
 TIMES = dict.fromkeys(JobState, "finished_at_ms") | {JobState.PROCESSING: "lease_until_ms"}
-"""The column of a job that its mark repeats."""
+"""The time column of a job that its marker repeats."""
 
 
 def concerned(state: JobState) -> str:
-    """The jobs that the newest marks of a state concern, as a table; looks at `:look` of them."""
+    """Return SQL for the jobs that the newest markers of a state apply to; checks `:look` jobs."""
     return (
         "(SELECT j.* FROM (SELECT m.at_ms, e.value AS id FROM (SELECT at_ms, ids FROM {p}job_marks "
         f"WHERE state = '{state}' ORDER BY at_ms DESC, seq DESC LIMIT :look) AS m "

@@ -1,4 +1,4 @@
-"""Facts about schedules: appended, never changed."""
+"""The events of schedules: append-only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duly.stores.sql.logs import schedule_event_of
 
 
 def append(db: Db, events: Sequence[ScheduleEvent]) -> None:
-    """Write facts in their order."""
+    """Write events in their order."""
     if events:
         db.connection.execute(
             insert(db.tables.schedule_events),
@@ -33,13 +33,13 @@ def append(db: Db, events: Sequence[ScheduleEvent]) -> None:
 
 
 def schedule_events(db: Db, schedule_id: ScheduleId, limit: int = 100) -> list[ScheduleEvent]:
-    """The newest facts about a schedule, oldest first."""
+    """Return the newest events of a schedule, oldest first; check the limit."""
     check_limit(limit)
     return newest_events(db, schedule_id, limit)
 
 
 def newest_events(db: Db, schedule_id: ScheduleId, limit: int) -> list[ScheduleEvent]:
-    """Return the newest facts about a schedule, oldest first, however many are asked for."""
+    """Return the newest events of a schedule, oldest first, for any limit."""
     table = db.tables.schedule_events
     statement = (
         select(table)

@@ -1,4 +1,4 @@
-"""Definitions as pages read them."""
+"""Reads of schedules for pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duly.stores.sql.items.schedules import schedule_of
 def list_schedules(
     db: Db, flow: str, scope: str, *, after: str = "", limit: int = 100
 ) -> list[Schedule]:
-    """One page of a scope's schedules by name."""
+    """Return one page of a scope's schedules by name."""
     check_limit(limit)
     table = db.tables.resources
     statement = (
@@ -32,5 +32,5 @@ def list_schedules(
 
 
 def document_name(key: ScheduleKey) -> str:
-    """How a schedule is named among the documents of its scope."""
+    """Return the name of a schedule's document in its scope."""
     return f"{key.flow}/{key.name}"

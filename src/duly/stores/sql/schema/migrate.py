@@ -1,8 +1,7 @@
-"""Schema versions: numbered, forward only, applied under a guard.
+"""Schema migrations: numbered, forward only, applied under a lock.
 
-Takes a connection; gives a database at this release's version, or an error that names what is
-wrong and the command that mends it. A migration must work beside the previous release's code, so a
-database that is ahead is fine while it says that this release can still read it.
+Errors name the problem and the command that fixes it. A migration must work with the code of the
+previous release, so a newer schema is accepted as long as it is marked readable by this release.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Migration:
     sql: str
 
     def statements(self, dialect: Dialect, tables: Tables) -> list[str]:
-        """The statements for one namespace."""
+        """Return the statements for one namespace."""
         table, index = dialect.names(tables)
         text = self.sql.replace("{p}", table).replace("{i}", index)
         return [part.strip() for part in text.split(";\n") if part.strip(" \n;")]
@@ -59,7 +58,7 @@ class Migration:
 
 @lru_cache(maxsize=8)
 def migrations(dialect: str) -> tuple[Migration, ...]:
-    """All steps of a dialect, in order."""
+    """Return all migrations of a dialect, in order."""
     folder = resources.files("duly.stores.sql.schema") / "migrations"
     found = []
     for file in folder.iterdir():
@@ -70,9 +69,9 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 
 
 def upgrade(connection: Connection, dialect: Dialect, tables: Tables) -> list[Migration]:
-    """Apply what is missing; several starters at once apply it once."""
+    """Apply and return the missing migrations; safe when several processes start at once."""
     if not _steps(connection, dialect, tables):
-        return []  # without the guard, which has no deadline
+        return []  # skip the guard: waiting for it has no deadline
     dialect.guard_schema(connection, tables)
     steps = _steps(connection, dialect, tables)
     for step in steps:
@@ -83,13 +82,13 @@ def upgrade(connection: Connection, dialect: Dialect, tables: Tables) -> list[Mi
 
 
 def _steps(connection: Connection, dialect: Dialect, tables: Tables) -> list[Migration]:
-    """Return the steps that the database lacks."""
+    """Return the migrations that the database lacks."""
     found = version(connection, tables) or 0
     return [step for step in migrations(dialect.name) if step.number > found]
 
 
 def record_statement(dialect: Dialect, tables: Tables, number: int) -> str:
-    """The statement that says a step was applied."""
+    """Return the statement that records a migration as applied."""
     table, _ = dialect.names(tables)
     now = dialect.now_ms().compile(compile_kwargs={"literal_binds": True})
     readable_from = _READABLE_FROM[number]
@@ -100,14 +99,14 @@ def record_statement(dialect: Dialect, tables: Tables, number: int) -> str:
 
 
 def version(connection: Connection, tables: Tables) -> int | None:
-    """The schema version of the database; None where there is no schema."""
+    """Return the schema version of the database; None: there is no schema."""
     if not inspect(connection).has_table(tables.schema.name, schema=tables.schema.schema):
         return None
     return connection.execute(select(tables.schema.c.version)).scalar()
 
 
 def check(connection: Connection, tables: Tables) -> None:
-    """Refuse a database this release cannot work on, by the name of what is wrong."""
+    """Refuse a database that this release cannot use; the error names the problem."""
     found = version(connection, tables)
     if found is None:
         raise BackendUnavailable(
@@ -121,8 +120,8 @@ def check(connection: Connection, tables: Tables) -> None:
     readable_from = connection.execute(select(tables.schema.c.readable_from)).scalar_one()
     if readable_from > SCHEMA_VERSION:
         raise BackendUnavailable(
-            f"the database has schema version {found}, which releases before schema version "
-            f"{readable_from} cannot work on; this one knows {SCHEMA_VERSION}: upgrade duly"
+            f"the database has schema version {found} and needs a release with schema version "
+            f"{readable_from} or later; this release has {SCHEMA_VERSION}: upgrade duly"
         )
     missing = missing_tables(connection, tables)
     if missing:
@@ -130,6 +129,6 @@ def check(connection: Connection, tables: Tables) -> None:
 
 
 def missing_tables(connection: Connection, tables: Tables) -> list[str]:
-    """Names of tables that are not there."""
+    """Return the names of missing tables."""
     present = set(inspect(connection).get_table_names(schema=tables.schema.schema))
     return [table.fullname for table in tables.metadata.sorted_tables if table.name not in present]

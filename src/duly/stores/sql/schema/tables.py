@@ -1,9 +1,9 @@
-"""The tables, once for all relational databases.
+"""The tables of all relational databases.
 
-`migrations/` holds the statements that make them; a test compares the two. Instants are integer
-milliseconds since 1970 and end in `_ms`. Narrow hot tables, wide cold ones: an index row is one
-narrow row of `schedule_index`, which claims search and write, and the one of `schedule_rules` with
-the same `row_id`, which they only read. Flow and hand-over stand in both.
+`migrations/` holds the statements that create them; a test compares the two. Instants are integer
+milliseconds since 1970 and end in `_ms`. Hot tables are narrow, cold ones wide: an index row is one
+narrow row of `schedule_index`, which claims search and write, and the row of `schedule_rules` with
+the same `row_id`, which they only read. Flow and hand-over are in both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PREFIX = "duly_"
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Every table under its name without the prefix."""
+    """All tables, each under its name without the prefix."""
 
     schema: Table
     resources: Table
@@ -45,13 +45,13 @@ class Tables:
 
     @property
     def metadata(self) -> MetaData:
-        """What the tables belong to."""
+        """Return the metadata of the tables."""
         return self.schema.metadata
 
 
 @lru_cache(maxsize=64)
 def make_tables(prefix: str = PREFIX, database_schema: str | None = None) -> Tables:
-    """The tables of one namespace; the same for all its stores, which keep statements by them."""
+    """Return the tables of one namespace; cached, because statements are cached per table."""
     metadata = MetaData(schema=database_schema)
 
     def table(name: str, *columns: Column[object]) -> Table:
@@ -259,7 +259,7 @@ def _job_columns() -> list[Column[object]]:
 
 
 def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
-    """What stands around the jobs: keys, queues and their tokens, workers, locks, audit."""
+    """Return the tables around jobs: keys, queues and their tokens, workers, locks, audit."""
     return {
         "idempotency": table(
             "idempotency",
@@ -323,7 +323,7 @@ def _queue_tables(table: Callable[..., Table]) -> dict[str, Table]:
 
 
 def _entered() -> Column[object]:
-    """Return the column that the database fills: the transaction of a row, where it is of use."""
+    """Return the column that the database fills with the row's transaction, if it uses it."""
     return Column("entered", BigInteger, nullable=False, server_default=FetchedValue())
 
 

@@ -1,1 +1,1 @@
-"""The verbs of the relational store, one thread hop each."""
+"""The verbs of the relational store; each makes one thread hop."""

@@ -1,4 +1,4 @@
-"""The relational store: the verbs of hand-over by HTTP."""
+"""The verbs of the async port for hand-over by HTTP."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from duly.stores.sql.verbs.jobs import JobVerbs
 
 
 class DispatchVerbs(JobVerbs):
-    """What a tick and an endpoint ask."""
+    """The dispatch verbs on one relational database, for ticks and endpoints."""
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
-        """Take due rows of hand-over `http` and posts whose lease or delay has ended."""
+        """Claim due rows of hand-over `http` and posts whose lease or delay has ended."""
         return await self._transact(dispatch_cases.claim_dispatches, claim)
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
-        """Store how posts ended; gives how many stood under the claim."""
+        """Store the results of posts; return how many were still held by the claim."""
         return await self._transact(dispatch_cases.end_dispatches, claim_id, answers)
 
     async def fire(self, request: Fire) -> FireAnswer:
-        """Move an occurrence to `fired` and make its job."""
+        """Move an occurrence to `fired` and create its job."""
         return await self._transact(fire_cases.fire, request)

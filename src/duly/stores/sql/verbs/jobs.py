@@ -29,18 +29,18 @@ from duly.stores.sql.transactions import Transactions
 
 
 class JobVerbs(Transactions):
-    """Every job verb on one relational database."""
+    """The job verbs on one relational database."""
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        """Store jobs with their first events."""
+        """Store jobs with their first events; return a result per job."""
         return await self._fast_or_engine(inserts.insert_jobs, job_cases.insert_jobs, jobs)
 
     def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
-        """The same inside the caller's own transaction."""
+        """Do the same inside the caller's own transaction."""
         return self._joined(transaction, inserts.insert_jobs, jobs)
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
-        """Rescue, promote, then take queued jobs."""
+        """Rescue and promote jobs, then claim queued ones."""
         return await self._fast_or_engine(job_claims.claim_jobs, claims.claim_jobs, request)
 
     async def renew(
@@ -51,16 +51,16 @@ class JobVerbs(Transactions):
         tokens: Sequence[Token] = (),
         token_lease_ms: int = 10_000,
     ) -> Renewed:
-        """Extend leases that still stand, and tokens."""
+        """Extend tokens and the leases that are still held."""
         lasting = (lease_ms, tokens, token_lease_ms)
         return await self._fast_or_engine(job_claims.renew, claims.renew, worker, leases, *lasting)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        """Store how attempts ended."""
+        """Store the results of attempts; return the ids whose fence was void."""
         return await self._fast_or_engine(job_claims.finish, job_cases.finish, finishes)
 
     async def release_tokens(self, worker: WorkerId, tokens: Sequence[Token]) -> None:
-        """Give tokens back."""
+        """Release tokens."""
         await self._fast_or_engine(
             job_tokens.release_tokens, token_cases.release_tokens, worker, tokens
         )
@@ -72,13 +72,13 @@ class JobVerbs(Transactions):
         )
 
     async def note_progress(self, notes: Sequence[ProgressNote]) -> list[JobId]:
-        """Keep JSON texts beside running jobs; return the ids whose fence is void."""
+        """Store progress of running jobs; return the ids whose fence is void."""
         return await self._fast_or_engine(job_claims.note_progress, job_cases.note_progress, notes)
 
     async def cancel_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Cancel what has not begun; ask the worker of a running job."""
+        """Cancel a job that has not begun, or ask the worker of a running one to stop it."""
         return await self._transact(job_cases.cancel_job, job_id, by=by, reason=reason)
 
     async def retry_job(
@@ -97,11 +97,11 @@ class JobVerbs(Transactions):
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
     ) -> Job | JobRefused:
-        """Mark a job deleted and empty it."""
+        """Mark a job deleted and clear its contents."""
         return await self._transact(job_cases.delete_job, job_id, by=by, reason=reason)
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
-        """Move on jobs whose lease has ended."""
+        """Rescue jobs whose lease has ended; return their number."""
         return await self._transact(job_cases.release_expired, limit)
 
     async def next_lease_end(self) -> NextLeaseEnd:
@@ -109,79 +109,82 @@ class JobVerbs(Transactions):
         return await self._run(markers.next_lease_end)
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
-        """Queue jobs whose run time has come."""
+        """Queue jobs whose run time has come; return their number."""
         return await self._fast_or_engine(moves.promote_due, job_cases.promote_all, limit)
 
     async def prune(self, retention: Retention, limit: int = MAX_SWEEP) -> int:
-        """Remove ended jobs kept long enough."""
+        """Remove ended jobs past their retention; return their number."""
         return await self._run_upkeep(
             lambda db: transact(db, Ids(), job_cases.prune, retention, limit)
         )
 
     async def get_job(self, job_id: JobId) -> Job | None:
-        """Read one job."""
+        """Return one job, or None."""
         return await self._run(job_rows.get_job, job_id)
 
     async def list_jobs(
         self, which: JobFilter, *, before: JobId | None = None, limit: int = 100
     ) -> list[Job]:
-        """One page of jobs by id, newest first."""
+        """Return one page of jobs by id, newest first."""
         return await self._run(job_rows.list_jobs, which, before=before, limit=limit)
 
     async def count_jobs(self) -> list[JobCount]:
-        """Jobs by queue and state."""
+        """Count jobs by queue and state."""
         return await self._run_upkeep(job_rows.count_jobs)
 
     async def job_events(self, job_id: JobId, limit: int = 1_000) -> list[JobEvent]:
-        """What happened to a job."""
+        """Return the events of a job."""
         return await self._run(job_rows.job_events, job_id, limit)
 
     async def job_attempts(self, job_id: JobId, limit: int = 1_000) -> list[Attempt]:
-        """The tries of a job."""
+        """Return the attempts of a job."""
         return await self._run(job_rows.job_attempts, job_id, limit)
 
     async def set_queue(self, settings: QueueSettings) -> None:
-        """Store what is decided about a queue."""
+        """Store the settings of a queue."""
         await self._transact(worker_cases.set_queue, settings)
 
     async def list_queues(self) -> list[QueueSettings]:
-        """Every queue somebody spoke about."""
+        """Return all configured queues."""
         return await self._run(heartbeats.list_queues)
 
     async def beat(self, worker: WorkerInfo) -> None:
-        """Register a worker, or record its heartbeat."""
+        """Register a worker or record its heartbeat."""
         await self._fast_or_engine(heartbeats.beat, worker_cases.beat, worker)
 
     async def list_workers(self, limit: int = 100) -> list[WorkerInfo]:
-        """Workers by id."""
+        """Return workers by id."""
         return await self._run(heartbeats.list_workers, limit)
 
     async def count_line(self, look: int = 1_000, limit: int = 1_000) -> Line:
-        """Count queued jobs by queue and action at the head of each line."""
+        """Count queued jobs by queue and action at the head of each queue."""
         return await self._run(line.count_line, look, limit)
 
     async def remove_worker(self, worker: WorkerId) -> None:
-        """Take a worker off the list."""
+        """Deregister a worker."""
         await self._transact(worker_cases.remove_worker, worker)
 
     async def remove_silent_workers(self, silent_ms: int, limit: int = 100) -> list[WorkerId]:
-        """Take workers off the list that have said nothing for so long."""
+        """Deregister workers without a heartbeat for `silent_ms`; return their ids."""
         return await self._transact(worker_cases.remove_silent_workers, silent_ms, limit)
 
     async def acquire_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Take a lock that is free."""
+        """Take a free lock; None: another owner holds it."""
         return await self._transact(lock_cases.acquire_lock, name, owner, ttl_ms)
 
     async def extend_lock(self, name: str, owner: str, ttl_ms: int) -> Lock | None:
-        """Hold a lock for longer."""
+        """Extend a held lock; None: it was lost."""
         return await self._transact(lock_cases.extend_lock, name, owner, ttl_ms)
 
     async def release_lock(self, name: str, owner: str) -> bool:
-        """Give a lock back."""
+        """Release a lock; False: it was not the owner's."""
         return await self._transact(lock_cases.release_lock, name, owner)
 
     def listen(self, wake: Wake) -> Callable[[], None]:
-        """Hear of new jobs, where the database passes messages: one connection for all who do."""
+        """Call `wake` for new jobs if the database notifies; return the stop function.
+
+        All listeners share one connection.
+        """
         with self._listening:
             self._wakes.append(wake)
             if self._end_listening is None:
@@ -189,7 +192,7 @@ class JobVerbs(Transactions):
                     self._url, self._options, self._tables, self._tell_all
                 )
             else:
-                wake("queue:*")  # what it would have heard, had it listened from the start
+                wake("queue:*")  # covers notifications from before it listened
 
         def end() -> None:
             with self._listening:

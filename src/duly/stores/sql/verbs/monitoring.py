@@ -1,4 +1,4 @@
-"""The bounded reads of the async port."""
+"""The bounded monitoring reads of the async port."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from duly.stores.sql.verbs.reads import ReadVerbs
 
 
 class MonitoringVerbs(ReadVerbs):
-    """What pages read, on one relational database."""
+    """The monitoring reads on one relational database."""
 
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
-        """Jobs by state, each counted up to `most`."""
+        """Count jobs by state, each up to `most`."""
         return await self._run(monitoring.count_states, most)
 
     async def search_jobs(
@@ -35,43 +35,43 @@ class MonitoringVerbs(ReadVerbs):
         limit: int = 100,
         look: int = 10_000,
     ) -> JobPage:
-        """One page of jobs by id, newest first, out of about `look` jobs at most."""
+        """Return one page of jobs by id, newest first, examining about `look` jobs at most."""
         return await self._run(
             job_searches.search_jobs, which, before=before, limit=limit, look=look
         )
 
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
-        """Queues in which something waits, runs or died, or that somebody spoke about."""
+        """Return queues by name that have waiting, running or dead jobs or are configured."""
         return await self._run(monitoring.count_queues, most, limit)
 
     async def count_backlog(self, most: int = 10_000) -> Backlog:
-        """Count queued jobs up to `most`; of more, give what the database knows."""
+        """Count queued jobs up to `most`; above that, return the database's estimate."""
         return await self._run(monitoring.count_backlog, most)
 
     async def count_workspaces(
         self, queue: str, most: int = 1_000, limit: int = 100
     ) -> list[WorkspaceCount]:
-        """Workspaces with queued jobs in a queue."""
+        """Return the workspaces with queued jobs in a queue."""
         return await self._run(monitoring.count_workspaces, queue, most, limit)
 
     async def count_ends(self, since_ms: int, most: int = 50_000) -> list[EndCount]:
-        """Jobs ended since then by minute and state."""
+        """Count the jobs that ended since `since_ms` by minute and state."""
         return await self._run(monitoring.count_ends, since_ms, most)
 
     async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
-        """Rows with a run time before `until_ms`, by minute; and up to `sample` of them."""
+        """Count rows with a run time before `until_ms` by minute; return up to `sample` of them."""
         return await self._run(index_samples.upcoming, until_ms, sample, most)
 
     async def next_planned(self, limit: int = 10, look: int = 1_000) -> list[PlannedFire]:
-        """The first planned run of each schedule, earliest first."""
+        """Return the first planned run of each schedule, earliest first."""
         return await self._run(planned_fires.next_planned, limit, look)
 
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
-        """Look at the next documents behind an id: which of them lack their row."""
+        """Check the next documents after an id for missing index rows."""
         return await self._run(index_samples.check_index, after, limit)
 
     async def due_summary(self, most: int = 10_000) -> DueSummary:
-        """Due and quarantined rows, and those due for longest."""
+        """Count due and quarantined rows; return those due the longest."""
         return await self._run(index_samples.due_summary, most)
 
     async def check_writable(self) -> None:
@@ -83,11 +83,11 @@ class MonitoringVerbs(ReadVerbs):
         return await self._run(self._dialect.oldest_snapshot_ms)
 
     async def append_audit(self, entry: AuditEntry) -> AuditEntry:
-        """Keep who did what."""
+        """Store an audit entry; return it with its number and time."""
         return await self._run(monitoring.append_audit, entry)
 
     async def list_audit(
         self, *, target: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        """One page of entries, newest first, before a number."""
+        """Return one page of audit entries before a number, newest first."""
         return await self._run(monitoring.list_audit, target=target, before=before, limit=limit)

@@ -1,4 +1,4 @@
-"""The reading verbs of the async port: searches, and questions to the ledger."""
+"""The reading verbs of the async port: searches and ledger queries."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from duly.stores.sql.verbs.jobs import JobVerbs
 
 
 class ReadVerbs(JobVerbs):
-    """What pages ask of one relational database."""
+    """The reading verbs on one relational database, for pages."""
 
     async def list_locks(
         self, name: str | None = None, *, after: str = "", limit: int = 100
     ) -> list[Lock]:
-        """One page of the locks that somebody holds."""
+        """Return one page of the held locks."""
         return await self._run(heartbeats.list_locks, name, after=after, limit=limit)
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
     ) -> list[Schedule]:
-        """One page of schedules of all scopes."""
+        """Return one page of schedules of all scopes."""
         return await self._run(schedule_searches.search_schedules, which, after=after, limit=limit)
 
     async def find_rows(self, schedule_ids: Sequence[ScheduleId]) -> dict[ScheduleId, IndexRow]:
-        """The index rows of schedules."""
+        """Return the index rows of schedules."""
         return await self._run(schedule_searches.find_rows, schedule_ids)
 
     async def list_occurrences(
@@ -45,7 +45,7 @@ class ReadVerbs(JobVerbs):
         states: Collection[OccurrenceState] | None = None,
         limit: int = 100,
     ) -> list[Occurrence]:
-        """One page of a schedule's ledger by nominal time, newest first."""
+        """Return one page of a schedule's ledger by nominal time, newest first."""
         return await self._run(
             ledger.list_occurrences,
             schedule_id,
@@ -56,17 +56,17 @@ class ReadVerbs(JobVerbs):
         )
 
     async def occurrence_at(self, schedule_id: ScheduleId, nominal_ms: int) -> Occurrence | None:
-        """The ledger row that covers a nominal time."""
+        """Return the ledger row that covers a nominal time, or None."""
         return await self._run(ledger_questions.occurrence_at, schedule_id, nominal_ms)
 
     async def occurrences_of_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, Occurrence]:
-        """The occurrences that jobs were made for."""
+        """Return the occurrences of jobs."""
         return await self._run(ledger_questions.occurrences_of_jobs, job_ids)
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int
     ) -> LedgerSummary:
-        """Count what became of the times from one instant to before another."""
+        """Count the outcomes of the times from one instant up to but excluding another."""
         return await self._run(ledger_questions.ledger_summary, schedule_id, from_ms, to_ms)
 
     async def count_occurrences(self) -> OccurrenceCounts:
@@ -78,5 +78,5 @@ class ReadVerbs(JobVerbs):
         return await self._run(ledger_counts.find_missing, limit)
 
     async def recent_lateness(self, limit: int = 1_000) -> list[Lateness]:
-        """How late schedules' jobs began, of the jobs that ended last, newest first."""
+        """Return the start delays of the scheduled jobs that ended last, newest first."""
         return await self._run(ledger_questions.recent_lateness, limit)

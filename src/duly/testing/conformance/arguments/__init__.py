@@ -1,1 +1,1 @@
-"""Refusals of arguments that do not fit."""
+"""Conformance: refusal of invalid arguments."""

@@ -1,4 +1,4 @@
-"""Sequences of calls with nothing, doubles or too much in them, or in an unusual order."""
+"""Call sequences with empty, duplicate, oversized or conflicting arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _finish(name: str = "a", **fields: Any) -> Finish:
 
 
 def nothing() -> list[Call]:
-    """Empty lists and filters that name nothing."""
+    """Return calls with empty lists and empty filters."""
     return [
         ("insert_jobs", {"jobs": []}),
         ("put_schedules", {"writes": []}),
@@ -46,7 +46,7 @@ def nothing() -> list[Call]:
 
 
 def doubles() -> list[Call]:
-    """The same thing twice in one call."""
+    """Return calls with duplicates in one call."""
     job, write = a_job("a"), a_write("a")
     answer = DispatchAnswer(write.id, START_MS, "closed")
     return [
@@ -70,7 +70,7 @@ def doubles() -> list[Call]:
 
 
 def too_many() -> list[Call]:
-    """One more than the limit of a call."""
+    """Return calls with one item more than the limit."""
     answer = DispatchAnswer(a_write().id, START_MS, "closed")
     return [
         ("put_schedules", {"writes": [a_write()] * (MAX_WRITES + 1)}),
@@ -82,7 +82,7 @@ def too_many() -> list[Call]:
 
 
 def taken_ids() -> list[Call]:
-    """Another schedule, another row and another document under an id that is taken."""
+    """Return calls that write another schedule, row or document under an id in use."""
     return [
         ("put_schedules", {"writes": [a_write("a")]}),
         ("put_schedules", {"writes": [a_write("b", id="id-a")]}),
@@ -101,7 +101,7 @@ def taken_ids() -> list[Call]:
 
 
 def versions() -> list[Call]:
-    """Versions that are not the one stored."""
+    """Return calls with versions other than the stored one."""
     key = a_key("a")
     document = DocumentWrite("n", SCOPE, "d", "res", "{}")
     calls: list[Call] = [("put_schedules", {"writes": [a_write("a")]})]
@@ -121,7 +121,7 @@ def versions() -> list[Call]:
 
 
 def backfills() -> list[Call]:
-    """Ranges that are empty, too old or not over yet, and limits out of range."""
+    """Return backfills of empty, too old or unfinished ranges, and with limits out of range."""
     calls: list[Call] = [("put_schedules", {"writes": [a_write("a")]})]
     day_ms = 24 * HOUR_MS
     for schedule_id in ("id-a", "nobody"):
@@ -132,7 +132,7 @@ def backfills() -> list[Call]:
             (START_MS - HOUR_MS, START_MS + 2, 1),
             (START_MS - HOUR_MS, START_MS, 0),
             (START_MS - HOUR_MS, START_MS, 5_001),
-            # Several mistakes at once: the same one is named first.
+            # Several errors at once: every store must report the same one.
             (START_MS + day_ms, START_MS, 0),
             (START_MS - LEDGER_MS - 1, START_MS + day_ms, 1),
             (START_MS + day_ms, START_MS + 1, 1),
@@ -143,7 +143,7 @@ def backfills() -> list[Call]:
 
 
 def locks() -> list[Call]:
-    """Names, owners and times that no lock can have."""
+    """Return calls with invalid lock names, owners and durations."""
     return [
         (verb, {"name": name, "owner": owner, "ttl_ms": ttl_ms})
         for verb in ("acquire_lock", "extend_lock")

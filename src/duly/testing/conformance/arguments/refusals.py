@@ -1,4 +1,4 @@
-"""Wrong arguments: every store refuses the same calls, with the same error and the same text."""
+"""Invalid arguments: every store refuses the same calls, with the same error and message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 
 class ArgumentConformance(StoreConformance):
-    """What a verb says to arguments that are wrong, none, double or too many."""
+    """Cases for invalid, empty, duplicate and oversized arguments."""
 
     def test_every_verb_is_called(self) -> None:
         verbs = {
@@ -86,9 +86,9 @@ async def _compare(store: Store, clock: ManualClock, calls: Sequence[Call]) -> N
 
 
 async def said(store: Store, verb: str, arguments: dict[str, Any]) -> tuple[str, Any]:
-    """Call a verb; return what it refused with ("": nothing) and what it gave.
+    """Call a verb; return its error ("": none) and its result.
 
-    A text that begins with "!" is one that no wrong argument may lead to.
+    A text that begins with "!" is an error that no invalid argument may cause.
     """
     method: Callable[..., Any] = getattr(store, verb)
     try:

@@ -1,4 +1,4 @@
-"""Calls of every verb of the port that are right, and values that spoil them."""
+"""Valid calls of every verb of the port, and invalid values to insert into them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOTHING = frozenset(
 )
 """Verbs without arguments."""
 IN_TRANSACTION = frozenset({"insert_jobs_in", "put_schedules_in"})
-"""Verbs that need a transaction of the caller's; their own suites call them."""
+"""Verbs that need a caller's transaction; they have their own suites."""
 
 SPOILT: tuple[Any, ...] = (
     None,
@@ -62,7 +62,7 @@ SPOILT: tuple[Any, ...] = (
     {"a": 1},
     datetime(2026, 3, 2, 12),  # noqa: DTZ001 - a time without a zone is one of the mistakes
 )
-"""Each stands in turn for every argument, and for every field of an argument."""
+"""Invalid values; each replaces every argument, and every field of an argument, in turn."""
 
 _JOB, _NOBODY = JobId("j"), ScheduleId("id-nobody")
 _FIRE = a_job("fired", schedule_id="id-nobody", nominal_ms=START_MS)
@@ -181,11 +181,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "prune_schedules": {"retention": LedgerRetention(), "limit": 5, "cursor": None},
     "recompute_zones": {"rules": None, "limit": 5, "cursor": None},
 }
-"""The right call of each verb that has arguments."""
+"""A valid call of each verb that has arguments."""
 
 
 class Spoilt(NamedTuple):
-    """One call with one wrong value in it."""
+    """A call with one invalid value."""
 
     verb: str
     where: str
@@ -193,7 +193,7 @@ class Spoilt(NamedTuple):
 
 
 def spoilt_calls() -> Iterator[Spoilt]:
-    """Spoil every argument of every verb, and every field of every argument, in turn."""
+    """Yield calls with one argument, or one field of an argument, replaced in turn."""
     for verb, arguments in CALLS.items():
         for name, value in arguments.items():
             for label, worse in _spoilt(name, value):
@@ -229,7 +229,7 @@ def _with(value: Any, name: str, wrong: Any) -> Any:
     if hasattr(value, "_replace"):
         return value._replace(**{name: wrong})
     made = object.__new__(type(value))
-    # Past the checks of the value itself: a store must not rely on them.
+    # Bypasses the validation of the value itself: a store must not rely on it.
     for field in dataclasses.fields(value):
         given = wrong if field.name == name else getattr(value, field.name)
         object.__setattr__(made, field.name, given)

@@ -1,4 +1,4 @@
-"""How posts end: closed, again, failed, and schedules that an endpoint does not know."""
+"""Answers to posts: closed, again, failed, and schedules unknown to the endpoint."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LIMIT: list[DispatchEnd] = ["not_found"] * NOT_FOUND_LIMIT
 
 
 async def hear(store: Store, clock: ManualClock, *ends: DispatchEnd) -> None:
-    """Post once an hour, and hear these answers."""
+    """Claim once an hour, and end each dispatch with the next of `ends`."""
     for end in ends:
         clock.advance(hours=1)
         claim_id = f"at {clock.now()}"
@@ -54,7 +54,7 @@ async def hear(store: Store, clock: ManualClock, *ends: DispatchEnd) -> None:
 
 
 class DispatchEndCases(StoreConformance):
-    """Answers to posts."""
+    """Cases for answers to posts."""
 
     @case
     async def test_closed_has_succeeded(self, store: Store, clock: ManualClock) -> None:
@@ -178,7 +178,7 @@ class DispatchEndCases(StoreConformance):
 
 
 class NotFoundCases(StoreConformance):
-    """An endpoint that does not know a schedule."""
+    """Cases for schedules unknown to the endpoint."""
 
     @case
     async def test_unknown_schedule_is_set_apart_in_the_end(
@@ -213,7 +213,7 @@ class NotFoundCases(StoreConformance):
     async def test_what_was_fired_begins_the_count_anew(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """The endpoint has moved the row on before the tick says so."""
+        """A fire resets the not-found count, even if it comes before the tick's answer."""
         await put(store, a_post())
         await hear(store, clock, "not_found", "not_found")
         clock.advance(hours=1)

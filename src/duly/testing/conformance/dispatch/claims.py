@@ -1,4 +1,4 @@
-"""Claims of a tick: due rows of hand-over http become dispatches, and go on."""
+"""Claims of a tick: due rows with hand-over http become dispatches and advance."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALL_KEPT = Misfire(kind="catch_up", limit=5, per_minute=60)
 
 
 class DispatchClaimCases(StoreConformance):
-    """Rows whose time has come."""
+    """Cases for claims of due rows."""
 
     @case
     async def test_due_row_becomes_a_dispatch_and_goes_on(
@@ -125,7 +125,7 @@ class DispatchClaimCases(StoreConformance):
     async def test_swallowed_rows_do_not_hide_the_next(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A claim that gave nothing would say that nothing is due."""
+        """A claim goes on past swallowed rows, since an empty result means that nothing is due."""
         names = [f"{number}" for number in range(5)]
         await put(store, *(a_post(name, misfire=Misfire(kind="skip")) for name in names))
         await put(store, a_post("z"))
@@ -179,7 +179,7 @@ class DispatchClaimCases(StoreConformance):
     async def test_times_fired_meanwhile_are_covered_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Somebody posted by hand while no tick was there."""
+        """Times dispatched by hand while no tick ran are covered once."""
         await put(store, a_post())
         clock.advance(hours=2)
         await fire(store, nominal_ms=AT_MS + HOUR_MS)

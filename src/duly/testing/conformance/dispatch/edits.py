@@ -1,4 +1,4 @@
-"""Edits of schedules whose time has come while no tick has: the ledger has it, exactly once."""
+"""Edits of due schedules that no tick has claimed: the ledger covers each time exactly once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = tuple[int, int, str, str | None]
 
 
 async def rows(store: Store) -> list[Row]:
-    """The ledger: first and last minute of each row, its state and why."""
+    """Return first and last minute, state and reason of each ledger row."""
     found = await store.list_occurrences(ScheduleId("id-a"))
     return [
         (
@@ -44,18 +44,18 @@ async def rows(store: Store) -> list[Row]:
 
 
 async def come(store: Store, clock: ManualClock, definition: Definition) -> None:
-    """A schedule whose first time came ten seconds ago, and nobody took it."""
+    """Store a schedule whose first time was due ten seconds ago and is unclaimed."""
     await put(store, a_write(definition=definition))
     clock.advance(hours=1, seconds=10)
 
 
 async def posted(store: Store, claim_id: str = "one") -> list[int]:
-    """The times that a claim is the first to post."""
+    """Return the times that a claim posts for the first time."""
     return [each.nominal_ms for each in await claim(store, claim_id) if each.tries == 1]
 
 
 class DispatchEditCases(StoreConformance):
-    """What changes between a time and the tick that would have posted it."""
+    """Cases for edits between a due time and its tick."""
 
     @case
     @pytest.mark.parametrize("hand_over", ["jobs", "http"])
@@ -109,7 +109,7 @@ class DispatchEditCases(StoreConformance):
     async def test_paused_dispatch_that_nobody_posted_is_taken_back(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """One was planned by a claim that had no room for it."""
+        """A pause withdraws a dispatch that a claim planned but had no room to return."""
         twice = Policies(misfire=Misfire("catch_up", limit=2), grace_ms=0)
         definition = a_definition(HOURLY, hand_over="http", policies=twice)
         await put(store, a_write(definition=definition))

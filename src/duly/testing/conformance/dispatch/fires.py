@@ -1,4 +1,4 @@
-"""What an endpoint fires: one job for an occurrence, one for a key, none beside a running one."""
+"""Fires of an endpoint: one job per occurrence and per key, and the overlap policy applies."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ J1 = Fired(JobId("j1"))
 
 
 async def all_jobs(store: Store) -> list[Job]:
-    """Every job there is."""
+    """Return all jobs."""
     return await store.list_jobs(JobFilter())
 
 
 class FireCases(StoreConformance):
-    """Free times, and times that were taken."""
+    """Cases for fires of free and taken times."""
 
     @case
     async def test_dispatch_becomes_a_job(self, store: Store, clock: ManualClock) -> None:
@@ -109,7 +109,7 @@ class FireCases(StoreConformance):
 
     @case
     async def test_fired_at_once_fires_once(self, store: Store) -> None:
-        """Whoever looks first and acts later makes two."""
+        """Concurrent fires of one time create one job; the others are duplicates."""
         answers = await asyncio.gather(*(fire(store, f"j{number}") for number in range(6)))
         assert len([each for each in answers if isinstance(each, Fired)]) == 1
         (job,) = await all_jobs(store)
@@ -180,7 +180,7 @@ class FireCases(StoreConformance):
 
     @case
     async def test_quarantined_times_are_free(self, store: Store, clock: ManualClock) -> None:
-        """Of a schedule that is kept elsewhere; a stored one would be quarantined itself."""
+        """A quarantined time can be fired if its definition is kept elsewhere."""
         at = START + timedelta(hours=1)
         await store.upsert(replace(a_row(at=at, hand_over="http"), trigger=BAD))
         clock.advance(hours=1)

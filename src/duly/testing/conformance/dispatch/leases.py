@@ -1,4 +1,4 @@
-"""Dispatches that nobody answers for: what becomes of them when their lease has ended."""
+"""Dispatches without an answer whose lease has expired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from duly.triggers.instants import from_ms
 
 
 class DispatchLeaseCases(StoreConformance):
-    """Leases that end."""
+    """Cases for expired dispatch leases."""
 
     @case
     async def test_lease_holds_until_its_end(self, store: Store, clock: ManualClock) -> None:
@@ -75,7 +75,7 @@ class DispatchLeaseCases(StoreConformance):
 
     @case
     async def test_at_most_once_may_be_posted_once(self, store: Store, clock: ManualClock) -> None:
-        """What a claim left behind has not been posted by anybody."""
+        """An at-most-once time that a claim had no room for is posted by a later claim."""
         await put(store, a_post(delivery="at_most_once", grace_ms=9 * HOUR_MS))
         clock.advance(hours=2)
         (first,) = await claim(store, "one", limit=1)
@@ -131,7 +131,7 @@ class DispatchLeaseCases(StoreConformance):
         assert await claimed(store, "two", lease_ms=1_000, limit=1) == [("late", 1)]
         assert await claimed(store, "three", lease_ms=2_000) == [("last", 1)]
         clock.advance(minutes=1)
-        # A claim that takes fewer than there are leaves those whose lease ended last.
+        # A limited claim takes the leases that expired first.
         assert await claimed(store, "four", limit=2) == [("last", 2), ("late", 2)]
         assert await claimed(store, "five") == [("early", 2)]
 

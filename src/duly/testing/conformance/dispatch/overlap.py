@@ -1,4 +1,4 @@
-"""What an endpoint fires, by key and by turn: an answer without a job takes neither."""
+"""Keys and overlap policies of fires: an answer without a job takes neither key nor marker."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SKIP, BUFFER, CANCEL = turning("skip"), turning("buffer_one"), turning("cancel_r
 
 
 async def state_of(store: Store, job_id: JobId) -> str:
-    """The state of a job."""
+    """Return the state of a job."""
     return (await the_job(store, job_id)).state.value
 
 
 async def finish_next(store: Store) -> JobId:
-    """Claim the next job and let it succeed."""
+    """Claim the next job, finish it successfully, and return its id."""
     leased = await take_job(store)
     await end(store, leased, Succeeded())
     return leased.id
 
 
 class FireKeyCases(StoreConformance):
-    """Idempotency keys of dispatches."""
+    """Cases for idempotency keys of dispatches."""
 
     @case
     async def test_key_stands_for_the_first(self, store: Store, clock: ManualClock) -> None:
@@ -75,7 +75,7 @@ def _plain(job_id: str, key: str) -> NewJob:
 
 
 class FireTurnCases(StoreConformance):
-    """Overlap policies of dispatches."""
+    """Cases for overlap policies of dispatches."""
 
     @case
     async def test_skip_beside_a_running_one(self, store: Store, clock: ManualClock) -> None:
@@ -148,7 +148,7 @@ class FireTurnCases(StoreConformance):
 
     @case
     async def test_overtaken_one_is_skipped(self, store: Store) -> None:
-        """It stood in line behind a running one when a newer came."""
+        """With cancel_running, a job in line is skipped when a newer one is fired."""
         await fire(store, **CANCEL)
         await take_job(store)
         await fire(store, "j2", nominal_ms=NEXT_MS, **CANCEL)

@@ -1,4 +1,4 @@
-"""The other process of the suite of ticks: duly.testing.peer, and what a tick does.
+"""The peer process of the tick suite: duly.testing.peer with the verbs of a tick.
 
 Run as `python -m duly.testing.conformance.dispatch.peer module:open_store URL`.
 """
@@ -15,12 +15,12 @@ from duly.testing.conformance.jobs.peer import hold_plans
 
 
 async def claim_dispatches(store: Store, **arguments: Any) -> list[str]:
-    """One claim; gives the names."""
+    """Return the schedule names of one claim."""
     return [each.name for each in await store.claim_dispatches(DispatchClaim(**arguments))]
 
 
 async def post(store: Store, *, claim_id: str, limit: int) -> list[str]:
-    """Claim and close until nothing is due; gives the names of what stood to the end."""
+    """Claim and close dispatches until nothing is due; return their schedule names."""
     names: list[str] = []
     number = 0
     while given := await store.claim_dispatches(DispatchClaim(f"{claim_id}-{number}", limit)):

@@ -1,4 +1,4 @@
-"""The suite of ticks in several processes: real ones, by the database's own clock."""
+"""The conformance suite for ticks in several real processes, on the database's clock."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from duly.testing.conformance.samples import put
 from duly.triggers import once
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-"""Before every clock that a peer may have."""
+"""Earlier than the clock of any peer."""
 
 
 class DispatchProcessConformance(PeerConformance):
-    """What holds for ticks between processes."""
+    """The suite for ticks in several processes."""
 
     program = "duly.testing.conformance.dispatch.peer"
 
     def create(self, store: Store, clock: ManualClock, *names: str, **policies: Any) -> None:
-        """Schedules of one time that has come for every peer."""
+        """Store schedules with a single time that is due for every peer."""
         clock.set(LONG_AGO)
         trigger = once(LONG_AGO + timedelta(hours=1))
         self.runner.run(put(store, *(a_post(name, trigger, **policies) for name in names)))
 
     def claim_until(self, peer: Peer, count: int) -> list[str]:
-        """Claim until so many have come: a lease ends in the database's own time."""
+        """Claim until `count` rows have come: leases expire by the database's clock."""
         names: list[str] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(names) < count and time.monotonic() < deadline:
@@ -49,7 +49,7 @@ class DispatchProcessConformance(PeerConformance):
         for number, peer in enumerate(ticks):
             peer.tell("post", claim_id=f"tick-{number}", limit=25)
         shares = [peer.hear() for peer in ticks]
-        # Who finds every row held by the others stops early: the rest is the last one's.
+        # A peer that finds all rows held by others stops early; claim what is left.
         shares.append(ticks[0].ask("post", claim_id="rest", limit=25))
         assert sorted(name for share in shares for name in share) == names
         assert self.runner.run(store.list_rows()) == []
@@ -64,14 +64,14 @@ class DispatchProcessConformance(PeerConformance):
         victim, successor = peers(2)
         assert victim.ask("hold_plans") == "holding"
         said = victim.ask("claim_dispatches", claim_id="lost", limit=3)
-        assert said == PLANNING, "the store does not ask duly.rules.planning.plan_many()"
+        assert said == PLANNING, "the store does not call duly.rules.planning.plan_many()"
         victim.kill()
         assert sorted(self.claim_until(successor, len(names))) == names
 
     def test_killed_between_claim_and_post(
         self, store: Store, clock: ManualClock, peers: Peers
     ) -> None:
-        """Nobody knows what it posted: once more at least once, never more at most once."""
+        """After a killed tick, at-least-once times are posted again and at-most-once times fail."""
         self.create(store, clock, "often", "often too")
         self.create(store, clock, "once", delivery="at_most_once")
         victim, successor = peers(2)
@@ -79,7 +79,7 @@ class DispatchProcessConformance(PeerConformance):
         victim.kill()
         assert sorted(taken) == ["often", "often too", "once"]
         assert sorted(self.claim_until(successor, 2)) == ["often", "often too"]
-        # The same claim that gives those two finds this one, too.
+        # The claim that returned those two also closed this one.
         occurrence = self.runner.run(only_occurrence(store, "once"))
         assert (occurrence.state.value, occurrence.reason) == ("failed", TICK_DIED)
         assert self.runner.run(states(store, "often")) == ["dispatching"]

@@ -1,4 +1,4 @@
-"""Schedules of hand-over http for the suites, and short ways to claim, to answer and to fire."""
+"""Sample schedules with hand-over http, and short forms of claim, answer and fire."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEASE_MS = 60_000
 def a_post(
     name: str = "a", trigger: Trigger = HOURLY, *, max_runs: int | None = None, **policies: Any
 ) -> ScheduleWrite:
-    """A write of an hourly schedule that ticks post."""
+    """Return a write of an hourly schedule with hand-over http."""
     definition = a_definition(
         trigger, hand_over="http", policies=Policies(**policies), max_runs=max_runs
     )
@@ -45,19 +45,19 @@ def a_post(
 
 
 async def claim(store: Store, claim_id: str = "one", **fields: Any) -> list[Dispatching]:
-    """One claim; `fields` are the claim's."""
+    """Return the dispatches of one claim with these fields."""
     return await store.claim_dispatches(DispatchClaim(claim_id, **fields))
 
 
 async def claimed(store: Store, claim_id: str = "one", **fields: Any) -> list[tuple[str, int]]:
-    """Names and tries of what a claim gives."""
+    """Return name and number of tries of each claimed dispatch."""
     return [(each.name, each.tries) for each in await claim(store, claim_id, **fields)]
 
 
 async def claim_one(
     store: Store, clock: ManualClock, name: str = "a", claim_id: str = "one", **policies: Any
 ) -> Dispatching:
-    """An hourly schedule, an hour later, claimed."""
+    """Store an hourly schedule, advance one hour, and return its claimed dispatch."""
     await put(store, a_post(name, **policies))
     clock.advance(hours=1)
     (dispatching,) = await claim(store, claim_id)
@@ -73,13 +73,13 @@ async def answer(
     reason: str | None = None,
     delay_ms: int = 0,
 ) -> int:
-    """Say how the post of a dispatch ended."""
+    """End a dispatch; return how many were ended."""
     key = (dispatching.schedule_id, dispatching.nominal_ms)
     return await store.end_dispatches(claim_id, [DispatchAnswer(*key, end, reason, delay_ms)])
 
 
 def a_job(job_id: str = "j1", name: str = "a", nominal_ms: int = AT_MS, **fields: Any) -> NewJob:
-    """What an endpoint makes of a dispatch; without a turn unless told."""
+    """Return the job an endpoint creates for a dispatch; by default without an overlap check."""
     given: dict[str, Any] = {
         "action": f"{FLOW}.send",
         "scope": SCOPE,
@@ -92,10 +92,10 @@ def a_job(job_id: str = "j1", name: str = "a", nominal_ms: int = AT_MS, **fields
 async def fire(
     store: Store, job_id: str = "j1", name: str = "a", nominal_ms: int = AT_MS, **fields: Any
 ) -> FireAnswer:
-    """What an endpoint is told of a dispatch."""
+    """Fire a dispatch and return the answer."""
     return await store.fire(Fire(a_job(job_id, name, nominal_ms, **fields), FLOW, SCOPE, name))
 
 
 def turning(overlap: str) -> dict[str, Any]:
-    """The fields of a job that asks for its turn."""
+    """Return the fields of a job that has an overlap policy."""
     return {"turn": "asks", "policies": f'{{"overlap":"{overlap}"}}'}

@@ -1,4 +1,4 @@
-"""Which states of a schedule accept a dispatch: only active ones, whatever the hand-over."""
+"""Only active schedules accept a dispatch, regardless of hand-over."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ AT = START + timedelta(hours=1)
 
 
 async def stored(store: Store, name: str = "a") -> Schedule:
-    """Read a schedule that must be there."""
+    """Return a schedule that must exist."""
     found = await store.get_schedule(a_key(name))
     assert found is not None
     return found
 
 
 async def kinds(store: Store, name: str = "a") -> list[str]:
-    """The kinds of a schedule's events, oldest first."""
+    """Return the kinds of a schedule's events, oldest first."""
     return [event.kind for event in await store.schedule_events((await stored(store, name)).id)]
 
 
 async def fire_stored(store: Store, name: str = "a") -> FireAnswer:
-    """Dispatch a schedule that was read from the store a moment ago."""
+    """Fire a dispatch of a schedule that is kept in the store; return the answer."""
     return await store.fire(Fire(a_job(name=name), FLOW, SCOPE, name, is_stored=True))
 
 
 class FireStateCases(StoreConformance):
-    """Paused, finished, quarantined and deleted schedules, and external ones."""
+    """Cases for dispatches of schedules in each state."""
 
     @case
     async def test_paused_schedule_accepts_no_dispatch(self, store: Store) -> None:
@@ -108,7 +108,7 @@ class FireStateCases(StoreConformance):
     async def test_post_of_a_paused_schedule_is_refused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A tick claimed it just before the pause."""
+        """A fire is refused if the schedule was paused after the tick claimed it."""
         await put(store, a_post())
         clock.advance(hours=1)
         assert len(await claim(store, "one")) == 1
@@ -126,7 +126,7 @@ class FireStateCases(StoreConformance):
 
     @case
     async def test_deleted_schedule_accepts_no_dispatch(self, store: Store) -> None:
-        """It was read before it was deleted; the dispatch of one kept elsewhere says otherwise."""
+        """A deleted stored schedule accepts no dispatch; one whose definition is elsewhere does."""
         await put(store, a_write())
         await store.delete_schedule(a_key())
         assert await fire_stored(store) == Inactive(None)
@@ -136,13 +136,13 @@ class FireStateCases(StoreConformance):
     async def test_external_single_time_is_finished_by_its_dispatch(self, store: Store) -> None:
         await put(store, a_write(definition=a_definition(once(AT), hand_over="external")))
         assert (await stored(store)).state == "active"
-        # A dispatch ahead of the time leaves the time to come.
+        # An early dispatch leaves the coming time in place.
         assert await fire(store, "j0", nominal_ms=START_MS + 1) == Fired(JobId("j0"))
         assert (await stored(store)).state == "active"
         assert await fire(store, key="k") == Fired(JobId("j1"))
         assert (await stored(store)).state == "finished"
         assert await kinds(store) == ["created", "finished"]
-        # A repeated call, time or key is still known; anything else is refused.
+        # A repeated call, time or key is still answered; anything else is refused.
         assert await fire(store) == Fired(JobId("j1"))
         assert await fire(store, "j2") == Duplicate(JobId("j1"))
         assert await fire(store, "j3", nominal_ms=AT_MS + 1, key="k") == Duplicate(JobId("j1"))
@@ -188,7 +188,7 @@ class FireStateCases(StoreConformance):
 
     @case
     async def test_pause_and_dispatch_at_once(self, store: Store) -> None:
-        """Whatever the order, nothing is fired after the pause."""
+        """A concurrent pause and fire may come in either order; later fires are refused."""
         off = a_write(definition=a_definition(hand_over="external", enabled=False))
         for number in range(10):
             await put(store, a_write(definition=a_definition(hand_over="external")))

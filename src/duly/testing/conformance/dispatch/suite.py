@@ -1,4 +1,4 @@
-"""The suite of hand-over by HTTP: claims of ticks, their answers, and what endpoints fire."""
+"""The conformance suite for hand-over by HTTP: claims of ticks, answers, and fires."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class DispatchConformance(
     FireKeyCases,
     FireTurnCases,
 ):
-    """Every promise of DispatchStore."""
+    """The suite for DispatchStore."""

@@ -1,4 +1,4 @@
-"""Claim ids: a claim whose answer was lost can be asked again."""
+"""Claim ids: a claim whose answer was lost can be repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from duly.testing.conformance.suite import START, StoreConformance, case
 
 
 class ClaimIdCases(StoreConformance):
-    """claim_due() with a claim id."""
+    """Cases for claim_due() with a claim id."""
 
     @case
     async def test_same_id_gives_the_same_answer(self, store: ScheduleIndex) -> None:

@@ -1,4 +1,4 @@
-"""Claims: what is due, in which order, how far the hand moves, and what is reported."""
+"""Claims: due rows and their order, how far the row advances, and the reported times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from duly.triggers import cron, every
 
 
 async def next_fire(index: ScheduleIndex, run_at_ms: int) -> int:
-    """Check that nothing is due before a run time and one row at it; return its nominal time."""
+    """Check that exactly one row becomes due at a run time; return its nominal time."""
     assert await index.claim_due(run_at_ms - 1) == []
     (claimed,) = await index.claim_due(run_at_ms)
     assert (claimed.run_at_ms, claimed.missed) == (run_at_ms, 0)
@@ -36,7 +36,7 @@ async def next_fire(index: ScheduleIndex, run_at_ms: int) -> int:
 
 
 class ClaimCases(StoreConformance):
-    """claim_due() without a claim id."""
+    """Cases for claim_due() without a claim id."""
 
     @case
     async def test_nothing_due_gives_nothing(self, store: ScheduleIndex) -> None:
@@ -93,7 +93,7 @@ class ClaimCases(StoreConformance):
 
     @case
     async def test_advance_passes_what_fired(self, store: ScheduleIndex) -> None:
-        """Also where the row's own time is not one of its trigger's."""
+        """A claim advances past the row's time even if that is not a time of its trigger."""
         await store.upsert(a_row(trigger=HOURLY, at=START + timedelta(minutes=7)))
         (claimed,) = await store.claim_due(START_MS + 7 * MINUTE_MS)
         assert claimed.nominal_ms == START_MS + 7 * MINUTE_MS
@@ -119,7 +119,7 @@ class ClaimCases(StoreConformance):
 
     @case
     async def test_order_holds_across_flows_and_hand_overs(self, store: ScheduleIndex) -> None:
-        # One flow has most of the rows, and many have one: whatever is read apart is merged.
+        # One flow has most rows and many have one, so per-flow reads must be merged.
         flows = ["bulk"] * 90 + [f"flow-{number:02}" for number in range(60)]
         hand_overs: tuple[HandOver, ...] = ("jobs", "http", "external")
         expected = []

@@ -1,4 +1,4 @@
-"""The suite of many processes on one database: real ones, some of them killed."""
+"""The conformance suite for several real processes on one database, some of them killed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from duly.testing.conformance.suite import StoreConformance
 from duly.testing.peer import CLAIMING
 
 PATIENCE_S = 30.0
-"""How long a server may take to notice that a client was killed."""
+"""Seconds within which a server must notice that a client was killed."""
 
 
 class Peer:
-    """Another process that has the same store open."""
+    """Another process with the same store open."""
 
     def __init__(self, program: str, opener: str, url: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603
@@ -42,25 +42,25 @@ class Peer:
         )
 
     def tell(self, verb: str, **arguments: Any) -> None:
-        """Ask for something without waiting for the answer."""
+        """Send a command without waiting for its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"verb": verb, "arguments": arguments}) + "\n")
         self._process.stdin.flush()
 
     def hear(self) -> Any:
-        """The next answer."""
+        """Return the next answer; fail if the process has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the peer ended with {self._process.wait()}"
+        assert line, f"the peer process exited with code {self._process.wait()}"
         return json.loads(line)
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """Ask and wait."""
+        """Send a command and return its answer."""
         self.tell(verb, **arguments)
         return self.hear()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait until the process has exited."""
         self._process.kill()
         self._process.communicate()
 
@@ -69,25 +69,25 @@ Peers = Callable[[int], list[Peer]]
 
 
 class PeerConformance(StoreConformance):
-    """Base of the suites that need other processes."""
+    """Base class of suites that need other processes."""
 
     program = "duly.testing.peer"
 
     @pytest.fixture
     def url(self, store: Store) -> str:
-        """To be given by the subclass: what other processes open the test's database by."""
+        """Return the URL by which other processes open the test's database; override it."""
         if store.capabilities.many_processes:
-            raise NotImplementedError("the subclass gives a `url` fixture")
+            raise NotImplementedError("the suite's subclass must define a `url` fixture")
         pytest.skip("capability many_processes is missing: the store lives in one process")
 
     @pytest.fixture
     def opener(self) -> str:
-        """`module:function` that opens a store by URL in another process."""
+        """Return `module:function` of the function that opens a store by URL."""
         return "duly.stores:open_store"
 
     @pytest.fixture
     def peers(self, store: Store, url: str, opener: str) -> Iterator[Peers]:
-        """Starts other processes, all ready, and ends them with the test."""
+        """Yield a function that starts peers and waits for them; kill them after the test."""
         assert store.capabilities.many_processes
         with ExitStack() as ended:
 
@@ -103,10 +103,10 @@ class PeerConformance(StoreConformance):
 
 
 class ProcessConformance(PeerConformance):
-    """What holds between processes."""
+    """The suite for claims in several processes."""
 
     def upsert(self, store: Store, *names: str) -> None:
-        """Rows that are due."""
+        """Upsert due rows."""
 
         async def upsert_all() -> None:
             for name in names:
@@ -115,7 +115,7 @@ class ProcessConformance(PeerConformance):
         self.runner.run(upsert_all())
 
     def claim_until(self, store: Store, count: int) -> list[str]:
-        """Claim until so many have come: a server notices a dead client in its own time."""
+        """Claim until `count` rows have come: a server needs time to notice a dead client."""
         names: list[str] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(names) < count and time.monotonic() < deadline:
@@ -134,7 +134,7 @@ class ProcessConformance(PeerConformance):
 
     def test_processes_share_every_minute(self, store: Store, peers: Peers) -> None:
         names = [f"{number:04}" for number in range(1_000)]
-        minutely = a_definition(MINUTELY, hand_over="http")  # nobody else plans these
+        minutely = a_definition(MINUTELY, hand_over="http")  # not planned by a planner
         self.runner.run(put(store, *(a_write(name, minutely) for name in names)))
         claimers = peers(2)
         for minute in range(1, 6):
@@ -154,7 +154,7 @@ class ProcessConformance(PeerConformance):
         (victim,) = peers(1)
         assert victim.ask("hold") == "holding"
         said = victim.ask("claim", now_ms=START_MS, limit=3)
-        assert said == CLAIMING, "the store does not ask duly.model.index_rows.advance()"
+        assert said == CLAIMING, "the store does not call duly.model.index_rows.advance()"
         victim.kill()
         assert sorted(self.claim_until(store, len(names))) == names
         assert self.runner.run(store.claim_due(START_MS)) == []

@@ -1,4 +1,4 @@
-"""Rows that cannot be evaluated: set apart with their error, in nobody's way."""
+"""Rows that cannot be evaluated: quarantined with their error, without blocking others."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BAD = '{"v":1,"kind":"cron","expression":"61 * * * *"}'
 
 
 def a_bad_row(name: str = "bad", text: str = BAD) -> IndexRow:
-    """A row older than the good ones whose trigger is refused."""
+    """Return a row with an invalid trigger, due earlier than the valid rows."""
     return replace(a_row(name, at=START - timedelta(minutes=1)), trigger=text)
 
 
 class QuarantineCases(StoreConformance):
-    """What a claim does with bad rows."""
+    """Cases for claims that meet invalid rows."""
 
     @case
     async def test_bad_row_is_set_apart_and_good_row_fires(self, store: ScheduleIndex) -> None:

@@ -1,4 +1,4 @@
-"""Rows: writing them and removing them, as claims show."""
+"""Writing and removing rows, as observed by claims."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = itertools.count(1)
 
 
 class RowCases(StoreConformance):
-    """upsert() and remove()."""
+    """Cases for upsert() and remove()."""
 
     @case
     async def test_index_is_three_awaitable_calls(self, store: ScheduleIndex) -> None:
@@ -86,14 +86,14 @@ class RowCases(StoreConformance):
         for name, module in list(sys.modules.items()):
             if name.startswith("duly.") and vars(module).get("parse_trigger") is parse:
                 monkeypatch.setattr(module, "parse_trigger", watched)
-        # A rule that nobody had before, so that no cache holds it.
+        # A trigger not used before, so that no cache holds it.
         end = START + timedelta(days=1, milliseconds=next(NUMBERS))
         row = a_row(trigger=cron("* * * * *", end_at=end))
         await store.upsert(row)
         await store.upsert(replace(row, priority=1))
         assert asked == []
         assert len(await store.claim_due()) == 1
-        assert asked == [row.trigger], "the parser of claims is not the one that was watched"
+        assert asked == [row.trigger], "claims do not use the parser patched by this test"
 
     @case
     async def test_same_timing_never_sets_the_hand_back(self, store: ScheduleIndex) -> None:
@@ -136,7 +136,7 @@ class RowCases(StoreConformance):
 
     @case
     async def test_writers_at_once_leave_one_row(self, store: ScheduleIndex) -> None:
-        for _ in range(8):  # one round alone seldom meets a race
+        for _ in range(8):  # one round rarely hits the race
             await asyncio.gather(*(store.upsert(a_row(priority=number)) for number in range(6)))
             assert await store.claim_due() == [as_claimed(a_row(), version=6)]
             await store.remove(a_key("a"))

@@ -1,4 +1,4 @@
-"""The index of a whole store: what it keeps, lists and counts beside ScheduleIndex."""
+"""The index of a full store: stored rows, lists and counts in addition to ScheduleIndex."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from duly.triggers.instants import from_ms, to_ms
 
 
 class StoreIndexConformance(StoreConformance):
-    """Rows, quarantine and health, and the clock and the ledger behind claims."""
+    """The suite for rows, quarantine and health, and the clock and ledger used by claims."""
 
     @case
     async def test_rows_are_listed_in_the_order_of_claims(self, store: Store) -> None:
@@ -140,7 +140,7 @@ class StoreIndexConformance(StoreConformance):
 
     @case
     async def test_no_occurrence_is_taken_twice(self, store: Store) -> None:
-        """A row set back to a time that the ledger has moves on without firing."""
+        """A row set back to a time in the ledger advances without firing."""
         row = a_row(trigger=ONCE)
         await store.upsert(row)
         assert len(await store.claim_due(claim_id="one")) == 1
@@ -162,7 +162,7 @@ class StoreIndexConformance(StoreConformance):
 
     @case
     async def test_same_row_written_anew_is_tried_again(self, store: Store) -> None:
-        """A newer release may know what this one does not."""
+        """A repeated write releases a quarantined row, since a newer release may accept it."""
         bad = a_bad_row()
         await store.upsert(bad)
         await store.claim_due()

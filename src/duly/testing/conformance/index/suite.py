@@ -1,6 +1,6 @@
-"""The suite of the index: what upsert(), claim_due() and remove() promise.
+"""The conformance suite for the index: upsert(), claim_due() and remove().
 
-It calls no other method, so that an index of an application's own can pass it.
+It calls no other method, so that an application's own index can pass it.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from duly.testing.conformance.index.zones import ZoneCases
 
 
 class IndexConformance(ClaimCases, ClaimIdCases, QuarantineCases, RowCases, ZoneCases):
-    """Every promise of ScheduleIndex; `open_store` may open anything that has its three methods."""
+    """The suite for ScheduleIndex; `open_store` may return any object with its three methods."""

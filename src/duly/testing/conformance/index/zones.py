@@ -1,4 +1,4 @@
-"""Zones: the hand moves on the wall clock of the schedule, also when that clock is changed."""
+"""Zones: rows advance on the schedule's local clock, also across clock changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from duly.triggers.instants import from_ms, to_ms
 
 
 def utc(text: str) -> datetime:
-    """An instant of 2026 from `MM-DD HH:MM`."""
+    """Return an instant in 2026 from `MM-DD HH:MM`."""
     return datetime.fromisoformat(f"2026-{text}").replace(tzinfo=UTC)
 
 
 class ZoneCases(StoreConformance):
-    """Advance by trigger and zone; every time is worked out by hand."""
+    """Cases for advances by trigger and zone; expected times were worked out by hand."""
 
     async def follow(self, store: ScheduleIndex, trigger: Trigger, times: Sequence[str]) -> None:
-        """The row fires at each of the times and at no other."""
+        """Check that the row fires at exactly these times."""
         await store.upsert(a_row(trigger=trigger, at=utc(times[0])))
         for now in times:
             assert from_ms(await next_fire(store, to_ms(utc(now)))) == utc(now)
@@ -44,7 +44,7 @@ class ZoneCases(StoreConformance):
 
     @case
     async def test_time_in_the_gap_fires_after_it(self, store: ScheduleIndex) -> None:
-        """02:30 does not exist on 29 March: the first instant that does is 03:00 summer time."""
+        """02:30 does not exist on 29 March, so it fires at the next valid instant, 03:00."""
         times = ["03-28 01:30", "03-29 01:00", "03-30 00:30"]
         await self.follow(store, cron("30 2 * * *", tz="Europe/Berlin"), times)
 
@@ -55,7 +55,7 @@ class ZoneCases(StoreConformance):
 
     @case
     async def test_time_in_the_fold_fires_once(self, store: ScheduleIndex) -> None:
-        """02:30 comes twice on 25 October: at 00:30 and at 01:30 UTC."""
+        """02:30 exists twice on 25 October, at 00:30 and 01:30 UTC; only the first fires."""
         times = ["10-24 00:30", "10-25 00:30", "10-26 01:30"]
         await self.follow(store, cron("30 2 * * *", tz="Europe/Berlin"), times)
 

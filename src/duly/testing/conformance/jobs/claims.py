@@ -1,4 +1,4 @@
-"""Claims of jobs: what they take, in which order, and what they write."""
+"""Claims of jobs: the jobs taken, their order, and the stored changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ A = JobId("a")
 
 
 class JobClaimCases(StoreConformance):
-    """claim_jobs() without fairness."""
+    """Cases for claim_jobs() without fairness."""
 
     @case
     async def test_claimed_jobs_are_leased(self, store: Store) -> None:
@@ -182,7 +182,7 @@ class JobClaimCases(StoreConformance):
 
     @case
     async def test_a_pause_of_all_queues_holds_for_every_queue(self, store: Store) -> None:
-        """Also for one that is first used later; single pauses are left as they are."""
+        """A pause of all queues includes queues first used later, and keeps single pauses."""
         await insert(store, a_job("a", queue="one"), a_job("b", queue="two"))
         await store.set_queue(QueueSettings("two", is_paused=True, job_limit=5))
         await store.set_queue(QueueSettings(ALL_QUEUES, is_paused=True, note="repairs"))
@@ -227,7 +227,7 @@ class JobClaimCases(StoreConformance):
         clock.advance(milliseconds=1)
         job = await claim_one(store, BOB)
         assert (job.fence, job.careful, job.attempts) == (2, StartMode.RECORDED, 0)
-        # It may have begun before: its number says so, though the loss counts as no try.
+        # It may have begun before: the attempt number shows it, though the loss is not charged.
         assert (job.attempt, job.tries) == (2, 1)
         assert await path(store) == ["queued", "processing", "queued", "processing"]
         assert await tries(store) == [(1, "lost"), (2, None)]

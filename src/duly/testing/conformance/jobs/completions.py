@@ -1,4 +1,4 @@
-"""Ends of attempts: every outcome, fences that are void, and a wish to cancel meanwhile."""
+"""Completions: every outcome, stale fences, and requests to cancel a running job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FROM_FAILED = {JobState.RETRYING, JobState.DEAD, JobState.QUEUED}
 
 
 class EndCases(StoreConformance):
-    """finish()."""
+    """Cases for finish()."""
 
     @case
     async def test_success_ends_a_job(self, store: Store, clock: ManualClock) -> None:
@@ -64,7 +64,7 @@ class EndCases(StoreConformance):
         outcomes: tuple[Outcome, ...] = (Failed("no"), Released(), Succeeded())
         for number, outcome in enumerate(outcomes, 1):
             job = await claim_one(store)
-            clock.advance(seconds=35)  # it waits to be started and to be stored
+            clock.advance(seconds=35)  # time to be started and to be stored
             assert await store.finish([decide(job, outcome, took_ms=number * 7)]) == []
             clock.advance(hours=1)
             await store.promote_due()
@@ -195,7 +195,7 @@ class EndCases(StoreConformance):
         assert (await path(store))[-1] == "succeeded"
 
     async def end_after_a_wish_to_cancel(self, store: Store, outcome: Outcome) -> Job:
-        """Ask a running job to stop, end its attempt in a way that would let it go on."""
+        """Request the cancellation of a running job, then end its attempt; return the job."""
         await insert(store, a_job())
         job = await claim_one(store)
         await store.cancel_job(A)
@@ -229,7 +229,7 @@ class EndCases(StoreConformance):
 
     @case
     async def test_late_holder_is_refused(self, store: Store, clock: ManualClock) -> None:
-        """Two claims of one job: what the first holder says later changes nothing."""
+        """A late completion from an expired claim changes nothing."""
         await insert(store, a_job())
         late = await claim_one(store, ADA)
         clock.advance(milliseconds=LEASE_MS)
@@ -276,7 +276,7 @@ class EndCases(StoreConformance):
     async def test_late_word_does_not_hide_the_current_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A worker that lost a job and claimed it again may report both ends in one batch."""
+        """A stale and a current completion of one job in a batch: only the current one counts."""
         await insert(store, a_job())
         late = await claim_one(store)
         clock.advance(milliseconds=LEASE_MS)

@@ -1,4 +1,4 @@
-"""Fairness with few pairs: shares of a claim, and claims that go on under a token."""
+"""Fairness with few pairs: shares of a claim, and claims under a held token."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 
 async def share(store: Store, worker: WorkerId = ADA, **fields: Any) -> Claims:
-    """Claim by tokens: two jobs for each while many pairs wait, up to 50 while few do."""
+    """Claim by tokens: 2 jobs per token while many pairs wait, up to 50 while few wait."""
     return await fairly(store, worker, **{"token_batch": 2, "max_token_batch": 50} | fields)
 
 
 async def claim_on(
     store: Store, token: Token, worker: WorkerId = ADA, room: int = 50, **fields: Any
 ) -> list[JobId]:
-    """Claim under a token that is held already; gives the ids."""
+    """Claim under a held token; return the job ids."""
     answer = await share(store, worker, held=(HeldToken(token, room),), **fields)
     assert held(answer) in ({token}, set())
     return [job.id for job in answer.jobs]
 
 
 def counts(answer: Claims) -> dict[str, int]:
-    """How many jobs of each workspace a claim took, in the order of the claim."""
+    """Return the number of claimed jobs by workspace, in claim order."""
     found: dict[str, int] = {}
     for job in answer.jobs:
         found[job.workspace] = found.get(job.workspace, 0) + 1
@@ -38,7 +38,7 @@ def counts(answer: Claims) -> dict[str, int]:
 
 
 class ShareCases(StoreConformance):
-    """claim_jobs() with `max_token_batch` and `held`."""
+    """Cases for claim_jobs() with `max_token_batch` and `held`."""
 
     @case
     async def test_lone_pair_takes_the_room(self, store: Store) -> None:
@@ -53,7 +53,7 @@ class ShareCases(StoreConformance):
 
     @case
     async def test_few_pairs_share_the_room(self, store: Store) -> None:
-        """Half of them at once: a worker that has nothing to do finds the others."""
+        """A claim serves about half of few waiting pairs and leaves the rest to other workers."""
         for workspace in ("acme", "bolt", "cube"):
             await insert_for(store, workspace, 20)
         assert counts(await share(store, limit=31)) == {"acme": 15, "bolt": 15}
@@ -68,7 +68,7 @@ class ShareCases(StoreConformance):
 
     @case
     async def test_pairs_that_are_being_served_count(self, store: Store) -> None:
-        """A pair whose token another worker has waits too, and will want its share."""
+        """A pair whose token another worker holds counts when the shares are computed."""
         await insert_for(store, "acme", 20)
         await share(store, BOB, limit=2)
         await insert_for(store, "bolt", 20)
@@ -81,7 +81,7 @@ class ShareCases(StoreConformance):
         (token,) = held(await share(store, limit=3))
         assert await served(store, BOB) == []
         for _ in range(3):
-            clock.advance(milliseconds=TOKEN_MS - 1)  # a claim renews the token too
+            clock.advance(milliseconds=TOKEN_MS - 1)  # a claim also renews the token
             assert len(await claim_on(store, token, limit=2)) == 2
             assert await served(store, BOB) == []
         clock.advance(milliseconds=TOKEN_MS)
@@ -140,7 +140,7 @@ class ShareCases(StoreConformance):
 
     @case
     async def test_held_token_is_enough(self, store: Store) -> None:
-        """Other tokens of the pair are left to other workers."""
+        """A claim under a held token takes no second token of the pair."""
         await store.set_queue(QueueSettings("default", workspace_limit=2))
         await insert_for(store, "acme", 9)
         (token,) = held(await share(store, limit=2))
@@ -159,7 +159,7 @@ class ShareCases(StoreConformance):
 
     @case
     async def test_unknown_job_in_front_ends_a_turn(self, store: Store) -> None:
-        """Whoever knows that action must get the token, or the job would wait for ever."""
+        """A held token yields nothing if the first job's action is unknown to the worker."""
         known = ("reminders.send",)
         await insert_for(store, "acme", 9)
         (token,) = held(await share(store, limit=2, actions=known))

@@ -1,4 +1,4 @@
-"""Fairness: tokens of (queue, workspace) pairs, slots of queues, and who is served next."""
+"""Fairness: tokens of (queue, workspace) pairs, slots of queues, and the order of service."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ TOKEN_MS = 10_000
 
 
 async def fairly(store: Store, worker: WorkerId = ADA, **fields: Any) -> Claims:
-    """Claim by tokens."""
+    """Return a claim by tokens."""
     return await claims(store, worker, fair=True, token_lease_ms=TOKEN_MS, **fields)
 
 
 async def served(store: Store, worker: WorkerId = ADA, **fields: Any) -> list[str]:
-    """Claim by tokens; gives the workspaces, once each, in order."""
+    """Claim by tokens; return the workspaces served, once each, in order."""
     answer = await fairly(store, worker, **fields)
     return list(dict.fromkeys(job.workspace for job in answer.jobs))
 
 
 async def insert_for(store: Store, workspace: str, count: int = 1, **fields: Any) -> None:
-    """Jobs of a workspace, named after it."""
+    """Insert jobs of a workspace, named after it."""
     names = [f"{workspace}-{number:04}" for number in range(count)]
     await insert(store, *(a_job(name, workspace=workspace, **fields) for name in names))
 
 
 def held(answer: Claims) -> set[Token]:
-    """Every token of a claim."""
+    """Return all tokens of a claim."""
     return {token for tokens in answer.holds.values() for token in tokens}
 
 
 def rights(answer: Claims) -> dict[str, list[tuple[str, str, int]]]:
-    """What the jobs of a claim run under; without fences, which may grow at any pace."""
+    """Return the tokens of each job, without fences, whose growth is unspecified."""
     return {job_id: [token[:3] for token in tokens] for job_id, tokens in answer.holds.items()}
 
 
 class TokenCases(StoreConformance):
-    """claim_jobs() with fairness, release_tokens(), and renew() of tokens."""
+    """Cases for claim_jobs() with fairness, release_tokens(), and renew() of tokens."""
 
     @case
     async def test_token_is_for_one_pair(self, store: Store) -> None:
@@ -245,7 +245,7 @@ class TokenCases(StoreConformance):
 
     @case
     async def test_pairs_with_nothing_to_take_take_no_turn(self, store: Store) -> None:
-        """What this worker does not know must not use up its tokens, claim after claim."""
+        """Pairs with only unknown actions must not use up the tokens of a claim."""
         for workspace in ("acme", "bolt", "cube"):
             await insert_for(store, workspace, action="other.act", run_at_ms=START_MS - 9)
         await insert_for(store, "dent")
@@ -263,7 +263,7 @@ class TokenCases(StoreConformance):
 
 
 class SlotCases(StoreConformance):
-    """Queues whose jobs are limited over all workers."""
+    """Cases for queues with a job limit across all workers."""
 
     @case
     async def test_slots_bound_what_is_claimed(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Inserting jobs: their first state and event, ids that repeat, and who is told."""
+"""Inserting jobs: first state and event, repeated ids, and hints to listeners."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from duly.testing.conformance.samples import HOUR_MS, MINUTE_MS, START_MS
 from duly.testing.conformance.suite import StoreConformance, case
 
 PATIENCE_S = 10.0
-"""How long a backend may take to tell."""
+"""Seconds within which a backend must deliver a hint."""
 
 
 class InsertCases(StoreConformance):
-    """insert_jobs() and listen()."""
+    """Cases for insert_jobs() and listen()."""
 
     @case
     async def test_new_job_is_queued(self, store: Store) -> None:
@@ -182,7 +182,7 @@ class InsertCases(StoreConformance):
         if not store.capabilities.notifies:
             pytest.skip("capability notifies is missing: there is nothing to hear")
         heard = {"queue:mail": threading.Event(), "cancel:a": threading.Event()}
-        heard["queue:*"] = heard["queue:mail"]  # what came while nobody listened
+        heard["queue:*"] = heard["queue:mail"]  # sent while nothing was listening
 
         def wake(hint: str) -> None:
             if hint in heard:
@@ -202,6 +202,6 @@ class InsertCases(StoreConformance):
         end = store.listen(heard.append)
         end()
         end()
-        before = list(heard)  # a listener may be told that it listens, if that was quick
+        before = list(heard)  # a listener may already have been notified that it is listening
         await insert(store, a_job())
         assert heard == before

@@ -1,4 +1,4 @@
-"""Idempotency keys: what they stand for, how long, and that no failing answer takes one."""
+"""Idempotency keys: their scope and lifetime; a refused insert takes none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOUND = [Enqueued(A, created=False)]
 
 
 class KeyCases(StoreConformance):
-    """insert_jobs() with keys."""
+    """Cases for insert_jobs() with keys."""
 
     @case
     async def test_same_key_and_input_is_the_same_job(self, store: Store) -> None:
@@ -109,7 +109,7 @@ class KeyCases(StoreConformance):
 
     @case
     async def test_id_may_repeat_in_a_batch_with_another_key(self, store: Store) -> None:
-        """Every job of a batch is answered for itself, also where ids repeat."""
+        """Every job of a batch has its own answer, even if ids repeat."""
         await insert(store, a_job("x", key="k", input="1"))
         answers = await store.insert_jobs(
             [

@@ -1,4 +1,4 @@
-"""Leases of running jobs: renewed by their holder only, and progress noted under them."""
+"""Leases of running jobs: only the holder renews them and reports progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FINE = Renewed([], [])
 
 
 class LeaseCases(StoreConformance):
-    """renew() and note_progress()."""
+    """Cases for renew() and note_progress()."""
 
     @case
     async def test_renewal_extends_the_lease(self, store: Store, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Named locks: one owner at a time, until a time, with a fence that only grows."""
+"""Named locks: one owner at a time, an expiry, and a fence that only increases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 
 class LockCases(StoreConformance):
-    """acquire_lock(), extend_lock(), release_lock() and list_locks()."""
+    """Cases for acquire_lock(), extend_lock(), release_lock() and list_locks()."""
 
     @case
     async def test_free_lock_is_acquired(self, store: Store) -> None:

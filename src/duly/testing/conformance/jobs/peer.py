@@ -1,4 +1,4 @@
-"""The other process of the suites of jobs and plans: duly.testing.peer, and what else it does.
+"""The peer process of the job and planning suites: duly.testing.peer with more verbs.
 
 Run as `python -m duly.testing.conformance.jobs.peer module:open_store URL`.
 """
@@ -18,16 +18,16 @@ from duly.stores.port import Store
 from duly.testing import peer
 
 PLANNING = "planning"
-"""Said between reading due rows and writing what becomes of them, while holding."""
+"""Line sent between reading due rows and writing the plan, after `hold_plans`."""
 
 
 async def claim_jobs(store: Store, **arguments: Any) -> list[str]:
-    """One claim; gives the ids."""
+    """Return the job ids of one claim."""
     return [job.id for job in (await store.claim_jobs(ClaimRequest(**arguments))).jobs]
 
 
 async def work(store: Store, **arguments: Any) -> list[str]:
-    """Claim and finish until nothing is left; gives the ids of what was finished."""
+    """Claim and finish jobs until none is left; return the finished ids."""
     request = ClaimRequest(**arguments)
     done: list[str] = []
     while (claims := await store.claim_jobs(request)).jobs:
@@ -38,7 +38,7 @@ async def work(store: Store, **arguments: Any) -> list[str]:
 
 
 async def plan(store: Store, **arguments: Any) -> int:
-    """Plan until nothing is due; gives how many jobs were made."""
+    """Plan until nothing is due; return the number of planned occurrences."""
     request, made = PlanRequest(**arguments), 0
     while (report := await store.plan_occurrences(request)).rows:
         made += report.planned
@@ -46,7 +46,7 @@ async def plan(store: Store, **arguments: Any) -> int:
 
 
 async def hold_plans(store: Store) -> str:  # noqa: ARG001
-    """From now on a plan stops between its read and its write, until a line comes."""
+    """Make each plan stop between its read and its write until an input line arrives."""
     original = planning.plan_many
 
     def held(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Plan]:
@@ -61,7 +61,7 @@ async def hold_plans(store: Store) -> str:  # noqa: ARG001
 
 
 async def give_back(store: Store, request: ClaimRequest, claims: Claims) -> None:
-    """Release the tokens of a claim whose jobs have all ended."""
+    """Release the tokens of a claim whose jobs have all finished."""
     held = {token for tokens in claims.holds.values() for token in tokens}
     if held:
         await store.release_tokens(request.worker, sorted(held))

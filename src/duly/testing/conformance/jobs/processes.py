@@ -1,4 +1,4 @@
-"""The suite of jobs shared by processes: real ones, some of them killed."""
+"""The conformance suite for jobs shared by several real processes, some of them killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duly.testing.conformance.jobs.samples import a_job, insert, path, reasons, 
 
 
 class JobProcessConformance(PeerConformance):
-    """What holds for jobs between processes."""
+    """The suite for jobs in several processes."""
 
     program = "duly.testing.conformance.jobs.peer"
 
@@ -33,7 +33,7 @@ class JobProcessConformance(PeerConformance):
         for number, peer in enumerate(claimers):
             peer.tell("work", worker=f"w{number}", limit=40, fair=True, tokens=3, token_batch=4)
         shares = [peer.hear() for peer in claimers]
-        # Who finds every pair held by the others stops early: the rest is the last one's.
+        # A peer that finds all pairs held by others stops early; claim what is left.
         rest = claimers[0].ask("work", worker="rest", limit=40, fair=True)
         taken = [name for share in (*shares, rest) for name in share]
         assert sorted(taken) == sorted(job.id for job in jobs)

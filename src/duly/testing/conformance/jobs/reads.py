@@ -1,4 +1,4 @@
-"""Reading jobs: pages, filters, counts, and the newest of their events and attempts."""
+"""Reading jobs: pages, filters, counts, and their newest events and attempts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ A = JobId("a")
 
 
 async def listed(store: Store, which: JobFilter) -> list[str]:
-    """The ids of a filter."""
+    """Return the ids of jobs that match a filter."""
     return [job.id for job in await store.list_jobs(which)]
 
 
 def _long_life() -> list[JobEvent]:
-    """The events of a job that failed, was lost, succeeded and was deleted."""
+    """Return the events of a job that failed, was lost, succeeded and was deleted."""
     lost_at_ms = START_MS + 3_000 + LEASE_MS
     s = JobState
     return [
@@ -54,7 +54,7 @@ def _long_life() -> list[JobEvent]:
 
 
 class JobReadCases(StoreConformance):
-    """get_job(), list_jobs(), count_jobs(), job_events(), job_attempts(), and queues."""
+    """Cases for get_job(), list_jobs(), count_jobs(), job_events(), job_attempts(), and queues."""
 
     @case
     @pytest.mark.parametrize("name", ["a\0b", "a\ud800"], ids=["nul", "half"])
@@ -141,7 +141,7 @@ class JobReadCases(StoreConformance):
 
     @case
     async def test_a_long_life_is_told_whole(self, store: Store, clock: ManualClock) -> None:
-        """Failed, lost, succeeded, deleted: at each step nothing of those before is gone."""
+        """The history of a failed, lost, succeeded and deleted job is complete after each step."""
         told = _long_life()
         await insert(store, a_job())
         seen = [await store.job_events(A)]

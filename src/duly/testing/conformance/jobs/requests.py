@@ -1,4 +1,4 @@
-"""Wishes about jobs: cancel, retry, delete; from every state, as the transition table says."""
+"""Requests about jobs: cancel, retry, delete; in every state, by the transition table."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ MATRIX = [(wish, state) for wish in LEADS_TO for state in RESTING]
 def wish_for(
     store: Store, wish: Wish, name: str = "a", **arguments: Any
 ) -> Coroutine[Any, Any, Job | JobRefused]:
-    """Ask for something."""
+    """Return the call of the verb for a request."""
     verbs = {"cancel": store.cancel_job, "retry": store.retry_job, "delete": store.delete_job}
     return verbs[wish](JobId(name), **arguments)
 
 
 class WishCases(StoreConformance):
-    """cancel_job(), retry_job() and delete_job()."""
+    """Cases for cancel_job(), retry_job() and delete_job()."""
 
     @pytest.mark.parametrize(("wish", "state"), MATRIX)
     @case
@@ -83,7 +83,7 @@ class WishCases(StoreConformance):
             assert await path(store) == events
 
     async def repeat(self, store: Store, wish: Wish, state: JobState) -> None:
-        """Ask twice; the second time nothing happens."""
+        """Check that a repeated request changes nothing and has the same answer."""
         await bring_to(store, state)
         first = await wish_for(store, wish)
         events = await path(store)

@@ -1,4 +1,4 @@
-"""Small jobs for the suites, and the short way to every state they can be in."""
+"""Small sample jobs, and a short way to bring one into each state."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ PLAIN = RetryPolicy(attempts=3, backoff="fixed", first_delay_ms=1_000, jitter=Fa
 """Three attempts, a second apart."""
 
 RESTING = tuple(state for state in JobState if state is not JobState.FAILED)
-"""The states in which a job can be found."""
+"""States in which a job can be stored."""
 
 
 def a_job(name: str = "a", **fields: Any) -> NewJob:
-    """A job that is due at once; `fields` replace any other field."""
+    """Return a job that is due at once; `fields` override the defaults."""
     values: dict[str, Any] = {"id": JobId(name), "action": ACTION, "retry": PLAIN}
     return NewJob(**values | fields)
 
 
 async def insert(store: Store, *jobs: NewJob) -> None:
-    """Store jobs that must be new."""
+    """Insert jobs that must be new."""
     answers = await store.insert_jobs(jobs)
     assert answers == [Enqueued(job.id, created=True) for job in jobs]
 
 
 async def claims(store: Store, worker: WorkerId = ADA, **fields: Any) -> Claims:
-    """Claim jobs of the default queue, or as told."""
+    """Return a claim of the default queue; `fields` override the request's."""
     return await store.claim_jobs(ClaimRequest(worker, **fields))
 
 
 async def claimed(store: Store, worker: WorkerId = ADA, **fields: Any) -> list[str]:
-    """Claim; gives the ids."""
+    """Claim jobs and return their ids."""
     return [job.id for job in (await claims(store, worker, **fields)).jobs]
 
 
 async def claim_one(store: Store, worker: WorkerId = ADA, **fields: Any) -> LeasedJob:
-    """Claim the one job there is."""
+    """Claim and return the only job available."""
     (job,) = (await claims(store, worker, **fields)).jobs
     return job
 
 
 async def end(store: Store, job: LeasedJob, outcome: Outcome) -> None:
-    """Finish an attempt whose fence must stand."""
+    """Finish an attempt whose fence must be valid."""
     assert await store.finish([decide(job, outcome)]) == []
 
 
 async def the_job(store: Store, name: str = "a") -> Job:
-    """A job that must exist."""
+    """Return a job that must exist."""
     job = await store.get_job(JobId(name))
     assert job is not None
     return job
 
 
 async def path(store: Store, name: str = "a") -> list[str]:
-    """The states of a job's events, which must be numbered without a gap and end where it is."""
+    """Return the states of a job's events; check that they are gapless and end in its state."""
     events = await store.job_events(JobId(name))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     job = await the_job(store, name)
@@ -73,17 +73,17 @@ async def path(store: Store, name: str = "a") -> list[str]:
 
 
 async def reasons(store: Store, name: str = "a") -> list[str | None]:
-    """The reasons of a job's events."""
+    """Return the reasons of a job's events."""
     return [event.reason for event in await store.job_events(JobId(name))]
 
 
 async def tries(store: Store, name: str = "a") -> list[tuple[int, str | None]]:
-    """Numbers and outcomes of a job's attempts."""
+    """Return number and outcome of each attempt of a job."""
     return [(each.number, each.status) for each in await store.job_attempts(JobId(name))]
 
 
 async def bring_to(store: Store, state: JobState, name: str = "a", **fields: Any) -> Job:
-    """A new job in any state in which it can be found; claims what else is queued meanwhile."""
+    """Return a new job in a given state; may claim other queued jobs on the way."""
     later = {"run_at_ms": START_MS + HOUR_MS} if state is JobState.SCHEDULED else {}
     await insert(store, a_job(name, **fields | later))
     if state not in (JobState.SCHEDULED, JobState.QUEUED):

@@ -1,4 +1,4 @@
-"""Conformance: recorded starts, and what a loss means with and without one (ADR 0027)."""
+"""Recorded starts, and the effect of a lost worker with and without one (ADR 0027)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ A = JobId("a")
 
 
 class StartCases(StoreConformance):
-    """start_jobs(), and release_expired() after it."""
+    """Cases for start_jobs(), and for release_expired() after it."""
 
     @case
     async def test_start_is_charged_once(self, store: Store) -> None:
         await insert(store, a_job(delivery="at_most_once"))
         await claim_one(store)
         assert (await the_job(store)).unstarted == 1
-        for _ in range(2):  # the answer may have been lost
+        for _ in range(2):  # repeated, as after a lost answer
             assert await store.start_jobs(ADA, [(A, 1)]) == Renewed([], [])
             job = await the_job(store)
             assert (job.attempts, job.unstarted) == (1, None)
@@ -64,7 +64,7 @@ class StartCases(StoreConformance):
     async def test_lost_before_its_start_is_queued_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A job that waited in a buffer pays nothing and is no suspect, however often."""
+        """A job lost before its start is queued again uncharged, however often that happens."""
         await insert(store, a_job("a", delivery="at_most_once"), a_job("b"))
         for number in range(4):
             assert await claimed(store) == ["a", "b"]
@@ -116,7 +116,7 @@ class StartCases(StoreConformance):
 
     @case
     async def test_poison_dies_at_the_cap(self, store: Store, clock: ManualClock) -> None:
-        """Two losses are free; from then on it runs alone, and each loss is its own."""
+        """A job whose workers keep dying is isolated after two losses and dies at its limit."""
         await insert(store, a_job())
         charged = []
         while (answer := await claims(store)).jobs:

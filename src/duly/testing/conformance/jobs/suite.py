@@ -1,4 +1,4 @@
-"""The suite of jobs: their whole way, fairness, locks and workers."""
+"""The conformance suites for jobs, fairness, locks and workers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class JobConformance(
     JobReadCases,
     WorkerCases,
 ):
-    """Every promise about jobs and those who run them."""
+    """The suite for jobs and workers."""
 
 
 class FairnessConformance(TokenCases, SlotCases, ShareCases):
-    """Every promise about tokens and slots."""
+    """The suite for tokens and slots."""
 
 
 class LockConformance(LockCases):
-    """Every promise about named locks."""
+    """The suite for named locks."""

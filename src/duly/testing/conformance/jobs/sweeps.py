@@ -1,4 +1,4 @@
-"""Sweeps: leases that ended, run times that came, and jobs kept long enough."""
+"""Sweeps: expired leases, due jobs, and retention of jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_ONCE = Retention(0, 0, 0, 0)
 
 
 class LossCases(StoreConformance):
-    """release_expired()."""
+    """Cases for release_expired()."""
 
     @case
     async def test_first_loss_is_uncharged_and_marked(
@@ -101,7 +101,7 @@ class LossCases(StoreConformance):
 
 
 class LeaseEndCases(StoreConformance):
-    """next_lease_end()."""
+    """Cases for next_lease_end()."""
 
     @case
     async def test_no_lease_has_no_end(self, store: Store) -> None:
@@ -144,7 +144,7 @@ class LeaseEndCases(StoreConformance):
 
 
 class PromotionCases(StoreConformance):
-    """promote_due()."""
+    """Cases for promote_due()."""
 
     @case
     async def test_due_jobs_are_queued(self, store: Store, clock: ManualClock) -> None:
@@ -180,7 +180,7 @@ class PromotionCases(StoreConformance):
 
 
 class PruneCases(StoreConformance):
-    """prune()."""
+    """Cases for prune()."""
 
     @case
     async def test_ended_jobs_are_removed_in_their_time(

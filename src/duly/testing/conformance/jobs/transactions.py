@@ -1,4 +1,4 @@
-"""The suite of jobs in joined transactions: they come and go with the caller's own writes."""
+"""The conformance suite for jobs inserted in a caller's transaction."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ A = JobId("a")
 
 
 class JobTransactionConformance(StoreConformance):
-    """insert_jobs_in()."""
+    """The suite for insert_jobs_in()."""
 
     @pytest.fixture
     def begin(self, store: Store) -> Begin:
-        """To be given by the subclass: begins a caller's transaction on the test's database.
+        """Return a context manager for a caller's transaction on the test's database; override it.
 
-        The block's end commits it; an exception in the block rolls it back.
+        The end of the block commits; an exception rolls back.
         """
         if store.capabilities.joins_transaction:
-            raise NotImplementedError("the subclass gives a `begin` fixture")
+            raise NotImplementedError("the suite's subclass must define a `begin` fixture")
         pytest.skip("capability joins_transaction is missing: there is nothing to join")
 
     async def roll_back(self, store: Store, begin: Begin, **fields: Any) -> None:
-        """Insert a job, and change one's mind."""
+        """Insert a job and roll the transaction back."""
 
         async def change_mind() -> None:
             with begin() as transaction:

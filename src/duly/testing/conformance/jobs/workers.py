@@ -1,4 +1,4 @@
-"""Workers: who they say they are, and since when nobody has heard of them."""
+"""Workers: heartbeats, listing, and removal of silent workers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 
 def a_worker(name: str = "a") -> WorkerInfo:
-    """A worker that says wrong times."""
+    """Return a worker with wrong times, which the store must replace."""
     queues = ("mail", "default")
     info = WorkerInfo(WorkerId(name), "host", 7, queues, 4, 1, actions=("crm.send",))
     return replace(info, started_at_ms=1, beat_at_ms=1)
 
 
 class WorkerCases(StoreConformance):
-    """beat(), list_workers(), remove_worker(), remove_silent_workers() and count_line()."""
+    """Cases for beat(), list_workers(), remove_worker(), remove_silent_workers(), count_line()."""
 
     @case
     async def test_times_of_a_worker_are_the_stores(self, store: Store, clock: ManualClock) -> None:
@@ -87,7 +87,7 @@ class WorkerCases(StoreConformance):
     async def test_lines_are_counted_by_queue_and_action(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Queued jobs only, each queue by itself."""
+        """Waiting work is counted per queue and action, queued jobs only."""
         assert await store.count_line() == Line(START_MS, [])
         for state in JobState:
             if state not in (JobState.FAILED, JobState.QUEUED):
@@ -111,7 +111,7 @@ class WorkerCases(StoreConformance):
 
     @case
     async def test_lines_are_counted_up_to_a_number(self, store: Store) -> None:
-        """The head of the line in the order of claims; what lies behind is not looked at."""
+        """Only the first jobs in claim order are counted, up to the limit."""
         await insert(store, *(a_job(f"a{n}", action="crm.a", priority=2) for n in range(2)))
         await insert(store, *(a_job(f"b{n}", action="crm.b", priority=1) for n in range(2)))
         await insert(store, a_job("c", action="crm.c"))

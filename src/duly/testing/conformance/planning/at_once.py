@@ -1,4 +1,4 @@
-"""Writes that plan: what comes soon is planned in the transaction that brings it."""
+"""Writes that plan: times within the next minute are planned in the write's transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from duly.triggers import cron, every, once
 
 
 class AtOnceCases(StoreConformance):
-    """put_schedules() of what comes within a minute."""
+    """Cases for put_schedules() of schedules due within a minute."""
 
     @case
     async def test_next_minute_is_planned_by_the_write(self, store: Store) -> None:
@@ -106,7 +106,7 @@ class AtOnceCases(StoreConformance):
     async def test_overdue_row_is_planned_by_an_edit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """The planner was away; whoever writes first does its work, by the new policies."""
+        """An edit of an overdue schedule plans its due times by the new policies."""
         await put(store, a_write())
         clock.advance(hours=5, minutes=30)
         skipping = Policies(misfire=Misfire("skip"))
@@ -152,7 +152,7 @@ class AtOnceCases(StoreConformance):
 
     @case
     async def test_one_schedule_twice_in_a_batch_is_planned_once(self, store: Store) -> None:
-        """The second write withdraws what the first planned."""
+        """The second write of a schedule in a batch withdraws what the first one planned."""
         first, second = (a_definition(MINUTELY, input=number) for number in (1, 2))
         await put(store, a_write(definition=first), a_write(definition=second))
         jobs = sorted(await jobs_of(store), key=lambda job: job.input)
@@ -182,7 +182,7 @@ class AtOnceCases(StoreConformance):
 
     @case
     async def test_spread_counts_for_the_look_ahead(self, store: Store) -> None:
-        """Soon is said of the run time."""
+        """The look-ahead applies to the run time, not the nominal time."""
         (written,) = await put(
             store, a_write(definition=a_definition(cron("* * * * *", spread=59)))
         )

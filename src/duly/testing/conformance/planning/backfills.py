@@ -1,4 +1,4 @@
-"""Backfills: past times that did not run shall run after all, each once."""
+"""Backfills: past times that did not run are run once each."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ Part = tuple[int, int, int, str, str | None]
 
 
 def minute(number: int) -> int:
-    """An instant so many minutes after the start."""
+    """Return the instant `number` minutes after the start."""
     return START_MS + number * MINUTE_MS
 
 
 async def fill(store: Store, from_ms: int, to_ms: int, limit: int = 1_000) -> BackfillReport:
-    """One step of a backfill of a schedule that exists."""
+    """Run one step of a backfill of an existing schedule; return its report."""
     report = await store.backfill(Backfill(ID, from_ms, to_ms, limit))
     assert report is not None
     return report
 
 
 async def missed_minutes(store: Store, clock: ManualClock) -> None:
-    """Minutes 2 to 20 missed in one row."""
+    """Make the ledger have one row for minutes 2 to 20, all missed."""
     policies = Policies(misfire=Misfire("skip"), overlap="allow", grace_ms=0)
     await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies)))
     clock.advance(minutes=20, seconds=30)
@@ -60,7 +60,7 @@ async def missed_minutes(store: Store, clock: ManualClock) -> None:
 
 
 async def parts(store: Store) -> list[Part]:
-    """First and last minute, count, state and reason of each occurrence."""
+    """Return first and last minute, count, state and reason of each occurrence."""
     return [
         (
             (each.nominal_ms - START_MS) // MINUTE_MS,
@@ -74,11 +74,11 @@ async def parts(store: Store) -> list[Part]:
 
 
 class BackfillCases(StoreConformance):
-    """backfill()."""
+    """Cases for backfill()."""
 
     @case
     async def test_times_without_a_row_are_planned(self, store: Store, clock: ManualClock) -> None:
-        """Also before the schedule was there."""
+        """Times without a ledger row are planned, even before the schedule was created."""
         await put_hourly(store, "allow", priority=3)
         clock.advance(minutes=10)
         now_ms = START_MS + 10 * MINUTE_MS
@@ -166,7 +166,7 @@ class BackfillCases(StoreConformance):
 
     @case
     async def test_single_times_remain(self, store: Store, clock: ManualClock) -> None:
-        """A range of one is a time like any other, and can be taken later."""
+        """A backfill that leaves a single missed time keeps it, and it can be backfilled later."""
         await missed_minutes(store, clock)
         await fill(store, minute(3), minute(20))
         assert (await parts(store))[0] == (2, 2, 1, "missed", "skip")
@@ -221,7 +221,7 @@ class BackfillCases(StoreConformance):
     async def test_planner_leaves_backfilled_times_alone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """The backfill was faster: each time is covered once."""
+        """The planner skips times already covered by a backfill."""
         policies = Policies(misfire=Misfire("skip"), overlap="allow", grace_ms=0)
         await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies)))
         clock.advance(minutes=20)
@@ -307,7 +307,7 @@ class BackfillCases(StoreConformance):
     async def test_quarantined_times_are_backfilled_when_they_can_be(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A timeout that no job can have is found when the time comes."""
+        """A quarantined time can be backfilled once its definition is valid."""
         endless = Policies(timeout_ms=300 * 24 * HOUR_MS)
         await put(store, a_write(definition=a_definition(policies=endless)))
         await next_hour(store, clock)
@@ -315,7 +315,7 @@ class BackfillCases(StoreConformance):
         with pytest.raises(InvalidInput):
             await fill(store, *hour)
         assert await states(store) == ["quarantined"]
-        # Of another timing: with the same, the write would plan it itself.
+        # With another timing: with the same one, the write would plan it itself.
         await put(store, a_write(definition=a_definition(max_runs=9)))
         assert await fill(store, *hour) == BackfillReport(1, 0, None)
         assert await states(store) == ["planned"]

@@ -1,7 +1,7 @@
-"""Bursts: so many rows at once that a store may write them by a shorter way.
+"""Bursts: enough rows at once for a store to use its fast path.
 
-The shorter way keeps every promise of the long one: each text as it is, no second job where the
-ledger has the time, no job past a running marker, and one bad row holds up nobody.
+The fast path keeps every promise of the engine: texts are stored unchanged, a time in the ledger
+gets no second job, running markers are respected, and an invalid row does not block others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ NAMES = [f"{number:03}" for number in range(COUNT)]
 
 
 def various() -> list[ScheduleWrite]:
-    """Schedules that have no more in common than their time."""
+    """Return schedules that have only their time in common."""
     texts, policies, actions = cycle(TEXTS), cycle(POLICIES), cycle(("send", "print", "count"))
     return [
         a_write(
@@ -69,7 +69,7 @@ def various() -> list[ScheduleWrite]:
             Definition(
                 HOURLY, next(actions), input={"name": name, "text": next(texts)}, policies=each
             ),
-            # The last is the first one's: who looks at both ends only would take all for alike.
+            # The first and last scope are equal: comparing only these must not suffice.
             key=ScheduleKey(FLOW, f"user:{number % 17}\\{number % 7}", name),
         )
         for number, (name, each) in enumerate(zip(NAMES, policies, strict=False))
@@ -77,7 +77,7 @@ def various() -> list[ScheduleWrite]:
 
 
 class BurstCases(StoreConformance):
-    """plan_occurrences() over hundreds of rows."""
+    """Cases for plan_occurrences() of many rows."""
 
     @case
     async def test_every_job_of_a_burst_is_its_own(self, store: Store, clock: ManualClock) -> None:
@@ -91,7 +91,7 @@ class BurstCases(StoreConformance):
             assert json.loads(job.input) == asked.input
             assert (job.action, job.scope) == (f"{FLOW}.{asked.action}", write.key.scope)
             assert (job.state, job.run_at_ms) == (JobState.QUEUED, START_MS + HOUR_MS)
-            # Nothing is declared of these actions, so the defaults are behind the policies.
+            # These actions declare nothing, so the default policies apply.
             options = options_of(policies)
             assert (job.priority, job.timeout_ms) == (policies.priority, options.timeout_ms)
             assert (job.retry, job.delivery) == (options.retry, options.delivery)
@@ -104,7 +104,7 @@ class BurstCases(StoreConformance):
 
     @case
     async def test_burst_makes_no_second_job(self, store: Store, clock: ManualClock) -> None:
-        """Half of the rows are set back to a time that the ledger has."""
+        """Rows set back to a time in the ledger get no second job."""
         often = a_definition(policies=Policies(overlap="allow"))
         written = await put(store, *(a_write(name, often) for name in NAMES))
         clock.advance(hours=1)
@@ -121,7 +121,7 @@ class BurstCases(StoreConformance):
 
     @case
     async def test_burst_asks_for_every_marker(self, store: Store, clock: ManualClock) -> None:
-        """Of the runs before it some have ended."""
+        """Each row respects its running marker: some earlier runs have ended, others have not."""
         buffered = a_definition(policies=Policies(overlap="buffer_one"))
         await put(store, *(a_write(name) for name in NAMES[: COUNT // 2]))
         await put(store, *(a_write(name, buffered) for name in NAMES[COUNT // 2 :]))
@@ -145,7 +145,7 @@ class BurstCases(StoreConformance):
 
     @case
     async def test_burst_goes_past_a_bad_row(self, store: Store, clock: ManualClock) -> None:
-        """No job can be made of one, since its timeout is longer than a job's may be."""
+        """A row with a timeout that no job may have is quarantined; the others are planned."""
         bad = a_definition(policies=Policies(timeout_ms=300 * 24 * HOUR_MS))
         writes = [a_write(name, bad if name == "100" else None) for name in NAMES]
         await put(store, *writes)

@@ -1,4 +1,4 @@
-"""Planning what is due: which rows, in which order, and what is made of them."""
+"""Planning of due rows: which rows, their order, and the jobs created."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ RICH = Policies(
 
 
 class PlanCases(StoreConformance):
-    """plan_occurrences() on time."""
+    """Cases for plan_occurrences() on time."""
 
     @case
     async def test_empty_index_plans_nothing(self, store: Store) -> None:
@@ -125,7 +125,7 @@ class PlanCases(StoreConformance):
     async def test_job_counts_in_the_workspace_of_its_schedule(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A user who carries a workspace runs as the user, and takes the workspace's turns."""
+        """A user's schedule with a workspace runs as the user, in the workspace's share."""
         definition = a_definition(workspace="acme")
         await put(store, a_write(key=ScheduleKey(FLOW, "user:ada", "a"), definition=definition))
         clock.advance(hours=1)
@@ -323,7 +323,7 @@ class PlanCases(StoreConformance):
 
     @case
     async def test_all_times_of_a_late_planner_run(self, store: Store, clock: ManualClock) -> None:
-        """Those inside the grace are on time, however many."""
+        """All times within the grace run, regardless of their number."""
         policies = Policies(grace_ms=5 * MINUTE_MS, overlap="allow")
         await put(store, a_write(definition=a_definition(MINUTELY, policies=policies)))
         clock.advance(minutes=4, seconds=10)

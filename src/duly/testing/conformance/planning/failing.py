@@ -1,4 +1,4 @@
-"""Schedules that keep failing are paused, as their policy says."""
+"""Schedules are paused after as many consecutive failures as their policy allows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DEAD = Failed("no hope", is_final=True)
 
 
 async def runs(store: Store, clock: ManualClock, *outcomes: Outcome) -> None:
-    """Hourly runs and how they end."""
+    """Run the schedule once an hour, with these outcomes."""
     for outcome in outcomes:
         await next_hour(store, clock)
         await end(store, await claim_one(store), outcome)
 
 
 class FailingCases(StoreConformance):
-    """pause_failing()."""
+    """Cases for pause_failing()."""
 
     @case
     async def test_failures_in_a_row_pause(self, store: Store, clock: ManualClock) -> None:
@@ -63,7 +63,7 @@ class FailingCases(StoreConformance):
     async def test_runs_that_were_cancelled_count_for_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """They neither make a row of failures longer nor end it, asked for by hand or not."""
+        """Cancelled runs, requested or planned, neither extend nor end a series of failures."""
         await put(store, a_write(definition=a_definition(policies=POLICIES)))
         await runs(store, clock, DEAD, DEAD, Cancelled(), Cancelled())
         clock.advance(minutes=1)
@@ -92,7 +92,7 @@ class FailingCases(StoreConformance):
 
     @case
     async def test_order_is_that_of_the_ends(self, store: Store, clock: ManualClock) -> None:
-        """A long run that fails last is the newest, though it began first."""
+        """Runs are ordered by their end: a long run that ends last is the newest."""
         definition = a_definition(policies=Policies(pause_after_failures=1, overlap="allow"))
         await put(store, a_write(definition=definition))
         await next_hour(store, clock)
@@ -141,7 +141,7 @@ class FailingCases(StoreConformance):
     async def test_limits_of_the_owner_stop_no_pause(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """It was written under wider limits than the usual ones."""
+        """A pause does not apply the owner's limits to the schedule."""
         definition = a_definition(
             every(seconds=10), policies=Policies(pause_after_failures=1, overlap="allow")
         )

@@ -1,4 +1,4 @@
-"""Rows that planning ends: finished, or set apart because nobody can say what to run or when."""
+"""Rows without a next time: finished, or quarantined because they cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ AT_MS = START_MS + HOUR_MS
 
 
 async def kinds(store: Store, name: str = "a") -> list[str]:
-    """The kinds of a schedule's events."""
+    """Return the kinds of a schedule's events."""
     schedule = await store.get_schedule(a_key(name))
     assert schedule is not None
     return [event.kind for event in await store.schedule_events(schedule.id)]
 
 
 class PlanEndCases(StoreConformance):
-    """Rows without a next time."""
+    """Cases for rows without a next time."""
 
     @case
     async def test_last_time_finishes_its_schedule(self, store: Store, clock: ManualClock) -> None:
@@ -119,7 +119,7 @@ class PlanEndCases(StoreConformance):
     async def test_definition_of_another_schedule_is_none(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Who owns the name now has nothing to do with the row of who had it."""
+        """A row is not planned by the definition of another schedule that now has its name."""
         await put(store, a_write())
         await store.upsert(a_row(schedule_id="id-earlier", at=START))
         clock.advance(hours=1)
@@ -133,7 +133,7 @@ class PlanEndCases(StoreConformance):
     async def test_job_that_cannot_be_made_holds_up_nobody(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A schedule may have a longer timeout than a job may."""
+        """A timeout that no job may have quarantines only its own schedule."""
         long = a_definition(policies=Policies(timeout_ms=300 * 24 * HOUR_MS))
         await put(store, a_write("long", long), a_write("good"))
         clock.advance(hours=1)
@@ -149,7 +149,7 @@ class PlanEndCases(StoreConformance):
 
     @case
     async def test_long_owner_holds_up_nobody(self, store: Store, clock: ManualClock) -> None:
-        """A scope may be longer than a job's."""
+        """A scope too long for a job quarantines only its own schedule."""
         key = ScheduleKey("reminders", f"user:{'x' * 400}", "a")
         await put(store, a_write(key=key, id="id-long"), a_write("good"))
         clock.advance(hours=1)

@@ -1,4 +1,4 @@
-"""Lateness: jobs planned ahead whose time came while nobody was there to queue them."""
+"""Lateness: jobs planned ahead that were not queued when due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 
 async def outage(store: Store, clock: ManualClock, minutes: float, **policies: Any) -> None:
-    """Minutes 2, 3, 4 and 5 planned ahead, and nobody until a later minute."""
+    """Plan minutes 2 to 5 ahead, then advance the clock by `minutes` without promotion."""
     definition = a_definition(FROM_TWO, policies=Policies(**{"overlap": "allow"} | policies))
     await put(store, a_write(definition=definition))
     assert (await plan(store, look_ahead_ms=5 * MINUTE_MS)).planned == 4
@@ -23,7 +23,7 @@ async def outage(store: Store, clock: ManualClock, minutes: float, **policies: A
 
 
 class LateCases(StoreConformance):
-    """promote_due() and claims after an outage of the workers."""
+    """Cases for promote_due() and claims after an outage of the workers."""
 
     @case
     async def test_late_jobs_are_missed_but_the_latest(
@@ -51,7 +51,7 @@ class LateCases(StoreConformance):
 
     @case
     async def test_grace_keeps_jobs_on_time(self, store: Store, clock: ManualClock) -> None:
-        """The grace is inclusive."""
+        """A job exactly at the end of its grace is on time."""
         await outage(store, clock, 60, grace_ms=56 * MINUTE_MS)
         await store.promote_due()
         assert await states(store) == ["missed", "missed", "planned", "planned"]
@@ -88,7 +88,7 @@ class LateCases(StoreConformance):
 
     @case
     async def test_lateness_comes_before_overlap(self, store: Store, clock: ManualClock) -> None:
-        """What is missed is in nobody's way."""
+        """Missed jobs do not count as overlapping."""
         await outage(store, clock, 60, overlap="skip")
         await store.promote_due()
         assert await states(store) == ["missed", "missed", "missed", "planned"]
@@ -110,7 +110,7 @@ class LateCases(StoreConformance):
 
     @case
     async def test_caught_up_jobs_are_never_missed(self, store: Store, clock: ManualClock) -> None:
-        """They were late when they were made."""
+        """Jobs of catch_up are never missed, since they were late when planned."""
         young = Misfire("catch_up", limit=3, max_age_ms=3 * MINUTE_MS, per_minute=1)
         late = Policies(misfire=young, grace_ms=0)
         await put(store, a_write(definition=a_definition(FROM_TWO, policies=late)))
@@ -138,7 +138,7 @@ class LateCases(StoreConformance):
 
     @case
     async def test_queued_jobs_are_never_late(self, store: Store, clock: ManualClock) -> None:
-        """Their time was noticed; that workers are slow is another matter."""
+        """A queued job is never missed, no matter how long it waits for a worker."""
         await outage(store, clock, 5)
         await store.promote_due()
         clock.advance(hours=9)

@@ -1,4 +1,4 @@
-"""The ledger as it is read: pages of one schedule, and what outlives it."""
+"""Reading the ledger: pages of one schedule, also after its deletion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ID = ScheduleId("id-a")
 
 
 class LedgerCases(StoreConformance):
-    """list_occurrences(), and the ledger beside other verbs."""
+    """Cases for list_occurrences(), and for the ledger after other verbs."""
 
     @case
     async def test_pages_go_back_in_time(self, store: Store) -> None:
@@ -109,7 +109,7 @@ class LedgerCases(StoreConformance):
     async def test_lost_rows_go_on_after_what_was_missed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Swallowed times are no runs, and jobs that catch up may run later than the next time."""
+        """A repaired row resumes after missed times, which are not counted as runs."""
         catching_up = Policies(misfire=Misfire("catch_up", limit=3, per_minute=1), grace_ms=0)
         definition = a_definition(FROM_TWO, policies=catching_up, max_runs=9)
         await put(store, a_write(definition=definition))

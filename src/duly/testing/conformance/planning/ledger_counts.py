@@ -1,4 +1,4 @@
-"""Counts of the ledger by outcome, and the schedules that keep missing their times."""
+"""Counts of the ledger by outcome, and schedules that keep missing their times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE_TRY = RetryPolicy(attempts=1)
 
 
 async def counted(store: Store) -> dict[str, int]:
-    """The counts of the ledger by outcome; all are of one flow."""
+    """Return the counts of the ledger by outcome; all are of one flow."""
     found = await store.count_occurrences()
     assert found.is_whole
     assert {each.flow for each in found.counts} <= {FLOW}
@@ -38,7 +38,7 @@ async def counted(store: Store) -> dict[str, int]:
 
 
 async def in_the_ledger(store: Store, names: str = "a") -> dict[str, int]:
-    """The same, counted from the rows of schedules with names of one letter."""
+    """Return the same counts from ledger rows, for schedules with one-letter names."""
     counts: Counter[str] = Counter()
     for name in names:
         for row in await ledger(store, name):
@@ -47,14 +47,13 @@ async def in_the_ledger(store: Store, names: str = "a") -> dict[str, int]:
 
 
 class LedgerCountCases(StoreConformance):
-    """count_occurrences(), fold_counts() and find_missing()."""
+    """Cases for count_occurrences(), fold_counts() and find_missing()."""
 
     @case
     async def test_counts_of_the_ledger_are_its_rows(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Times that a write plans, that misfire policy swallows, that ran, failed and were
-        withdrawn: each counts once, where it is now."""
+        """Each time counts once, by its current outcome."""
         assert await counted(store) == {}
         await an_outage(store, clock)
         assert await counted(store) == {"missed": 9, "planned": 2}
@@ -70,7 +69,7 @@ class LedgerCountCases(StoreConformance):
     async def test_what_promotion_decides_is_counted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Nobody works for twelve hours: one of twelve times runs, and no plan report says so."""
+        """Times that promotion marks as missed are counted, though no plan report includes them."""
         await put_hourly(store)
         await plan(store, look_ahead_ms=12 * HOUR_MS)
         assert await counted(store) == {"planned": 12}
@@ -107,7 +106,7 @@ class LedgerCountCases(StoreConformance):
     async def test_a_time_that_is_taken_up_leaves_its_count(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A backfill takes one time out of the middle of a run of missed ones."""
+        """A time backfilled out of a missed range is no longer counted as missed."""
         await an_outage(store, clock)
         first = (await ledger(store))[0]
         await store.backfill(
@@ -158,7 +157,7 @@ class LedgerCountCases(StoreConformance):
     async def test_schedules_that_keep_skipping_are_found(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """From the third in a row on; no longer once it runs again, nor once it is paused."""
+        """A schedule is found from its third skip on, until more of its recent times ran."""
         await put_hourly(store, retry=ONE_TRY)
         await next_hour(store, clock)
         job = await claim_one(store, lease_ms=86_400_000)
@@ -181,7 +180,7 @@ class LedgerCountCases(StoreConformance):
     async def test_schedules_that_keep_missing_are_found(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Of those that have a next time, and of the last day."""
+        """Active schedules that missed their times within the last day are found."""
         policies = Policies(misfire=Misfire("skip"), grace_ms=1_000)
         for name in "ab":
             await put(store, a_write(name, a_definition(HOURLY, policies=policies)))

@@ -1,4 +1,4 @@
-"""The ledger follows the job: begun, ended, lost, taken away and taken up again."""
+"""The ledger follows its job: started, finished, lost, cancelled and retried."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Stand = tuple[str, int | None, int | None]
 
 
 def stand(occurrence: Occurrence) -> Stand:
-    """State, and how long after the plan it began and ended."""
+    """Return the state, and start and end in ms after the time of the occurrence."""
     fired, ended = occurrence.fired_at_ms, occurrence.ended_at_ms
     return (
         occurrence.state.value,
@@ -43,14 +43,14 @@ def stand(occurrence: Occurrence) -> Stand:
 
 
 class FollowCases(StoreConformance):
-    """What becomes of an occurrence through its job."""
+    """Cases for an occurrence that follows its job."""
 
     async def stands(self, store: Store) -> Stand:
-        """How the only occurrence stands."""
+        """Return state, start and end of the only occurrence."""
         return stand(await only_occurrence(store))
 
     async def begun(self, store: Store, clock: ManualClock, policies: Policies) -> LeasedJob:
-        """A planned job that began 100 ms after its time."""
+        """Return a planned job that began 100 ms after its time."""
         await plan_one(store, clock, policies=policies)
         clock.advance(milliseconds=100)
         return await claim_one(store, lease_ms=LEASE_MS)
@@ -147,7 +147,7 @@ class FollowCases(StoreConformance):
 
     @case
     async def test_denied_is_not_failed(self, store: Store, clock: ManualClock) -> None:
-        """Authorisation is asked before the handler starts; no ends the job and is no failure."""
+        """A denial before the handler starts cancels the job, and does not count as a failure."""
         job = await self.begun(store, clock, TRIES)
         clock.advance(milliseconds=50)
         await end(store, job, Denied("not any more"))
@@ -176,7 +176,7 @@ class FollowCases(StoreConformance):
     async def test_failure_after_a_wish_to_cancel_has_failed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """What would have been tried again is cancelled instead."""
+        """A failure after a cancel request cancels the job; its occurrence has failed."""
         job = await self.begun(store, clock, TRIES)
         await store.cancel_job(job.id)
         await end(store, job, Failed("no luck"))
@@ -275,7 +275,7 @@ class FollowCases(StoreConformance):
     async def test_jobs_that_were_not_planned_move_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Only the job that the ledger names speaks for its occurrence."""
+        """Only the job named in the ledger changes its occurrence."""
         await plan_one(store, clock)
         await insert(store, a_job("other", schedule_id="id-a", nominal_ms=AT_MS))
         await insert(store, a_job("alien", schedule_id="id-nobody", nominal_ms=AT_MS))

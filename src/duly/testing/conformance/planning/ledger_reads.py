@@ -1,4 +1,4 @@
-"""Questions to the ledger: what became of a time, of a window, and how late it was."""
+"""Ledger queries: the outcome of a time, a summary of a period, and lateness."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ S = OccurrenceState
 
 
 def hour(number: int) -> int:
-    """The nominal time so many hours after the start."""
+    """Return the nominal time `number` hours after the start."""
     return START_MS + number * HOUR_MS
 
 
 async def an_outage(store: Store, clock: ManualClock) -> None:
-    """Hours 1 to 9 are missed, 10 and 11 are planned; 12 is next."""
+    """Make hours 1 to 9 missed, and 10 and 11 planned; 12 is next."""
     await put(store, a_write(definition=a_definition(HOURLY, policies=SKIPPING)))
     clock.advance(hours=11)
     await plan(store)
 
 
 async def end_in_turn(store: Store, clock: ManualClock) -> None:
-    """Hour 10 succeeds after five seconds more, hour 11 dies after one more."""
+    """Let hour 10 succeed after 5 more seconds, and hour 11 die 1 second later."""
     clock.advance(seconds=5)
     await end(store, await claim_one(store, limit=1), Succeeded())
     clock.advance(seconds=1)
@@ -55,7 +55,7 @@ async def end_in_turn(store: Store, clock: ManualClock) -> None:
 
 
 class LedgerReadCases(StoreConformance):
-    """occurrence_at(), ledger_summary(), recent_lateness(), and filters of list_occurrences()."""
+    """Cases for occurrence_at(), ledger_summary(), recent_lateness(), list_occurrences()."""
 
     @case
     async def test_time_is_found_by_its_own_row(self, store: Store, clock: ManualClock) -> None:
@@ -165,7 +165,7 @@ class LedgerReadCases(StoreConformance):
     async def test_summary_tells_extras_and_pauses_apart(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Hours 1 to 5 came in a pause; two extras were asked for in the middle of it."""
+        """The summary counts times missed in a pause apart from runs requested during it."""
         on, off = (a_definition(HOURLY, policies=SKIPPING, enabled=each) for each in (True, False))
         await put(store, a_write(definition=on))
         await put(store, a_write(definition=off))

@@ -1,4 +1,4 @@
-"""The running marker: held from queued to the end, and handed over to the first in line."""
+"""The running marker: held from queued to the end, then passed to the first job in line."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ LONG_MS = 9 * HOUR_MS
 
 
 async def at_work(store: Store, clock: ManualClock) -> LeasedJob:
-    """The first run of the hourly schedule, at work."""
+    """Return the first run of the hourly schedule, claimed."""
     await put_hourly(store, "buffer_one", retry=PLAIN)
     await next_hour(store, clock)
     return await claim_one(store, lease_ms=LONG_MS)
 
 
 async def with_a_line(store: Store, clock: ManualClock) -> list[Job]:
-    """The first run, queued, and the second behind it."""
+    """Return the first run, queued, and the second, in line for the marker."""
     await put_hourly(store, "buffer_one")
     await next_hour(store, clock)
     await next_hour(store, clock)
@@ -57,7 +57,7 @@ async def with_a_line(store: Store, clock: ManualClock) -> list[Job]:
 
 
 class MarkerCases(StoreConformance):
-    """Who holds the marker of a schedule, and for how long."""
+    """Cases for the holder of a schedule's marker."""
 
     @case
     async def test_retries_keep_the_marker(self, store: Store, clock: ManualClock) -> None:
@@ -133,7 +133,7 @@ class MarkerCases(StoreConformance):
 
     @case
     async def test_first_in_line_is_the_oldest(self, store: Store, clock: ManualClock) -> None:
-        """They came together, so their nominal times decide."""
+        """Jobs that were planned together get the marker in order of nominal time."""
         await put_hourly(store, "buffer_one")
         clock.advance(minutes=1)
         request = Backfill(ScheduleId("id-a"), START_MS - 4 * HOUR_MS, START_MS)
@@ -180,7 +180,7 @@ class MarkerCases(StoreConformance):
 
     @case
     async def test_operator_may_let_one_in_line_run(self, store: Store, clock: ManualClock) -> None:
-        """It runs beside the holder, and has nothing to give back."""
+        """A job in line that an operator retries runs without the marker, and releases none."""
         first, second = await with_a_line(store, clock)
         await store.retry_job(second.id)
         assert await line(store) == [("queued", False), ("queued", False)]

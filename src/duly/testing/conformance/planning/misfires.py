@@ -1,4 +1,4 @@
-"""Misfires: what each policy makes of times found later than their grace, and what it swallows."""
+"""Misfires: the effect of each policy on times found later than their grace."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Shown = tuple[int, int, int, str, str | None]
 
 
 async def minutely(store: Store, misfire: Misfire, **fields: Any) -> None:
-    """A schedule of every minute from the second on, without grace."""
+    """Store a schedule of every minute from the second on, without grace."""
     policies = Policies(misfire=misfire, grace_ms=0, overlap="allow")
     await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies, **fields)))
 
 
 async def shown(store: Store) -> list[Shown]:
-    """First and last minute, count, state and reason of each occurrence."""
+    """Return first and last minute, count, state and reason of each occurrence."""
     return [
         (
             (each.nominal_ms - START_MS) // MINUTE_MS,
@@ -42,7 +42,7 @@ async def shown(store: Store) -> list[Shown]:
 
 
 class MisfireCases(StoreConformance):
-    """plan_occurrences() after an outage of an hour."""
+    """Cases for plan_occurrences() after an outage of an hour."""
 
     @case
     async def test_run_once_runs_the_latest(self, store: Store, clock: ManualClock) -> None:
@@ -99,7 +99,7 @@ class MisfireCases(StoreConformance):
 
     @case
     async def test_swallowed_times_stay_swallowed(self, store: Store, clock: ManualClock) -> None:
-        """A row that is set back finds them in the ledger."""
+        """A row set back to swallowed times does not plan them again."""
         await minutely(store, Misfire("skip"))
         before = await only_row(store)
         clock.advance(minutes=60, seconds=30)

@@ -1,4 +1,4 @@
-"""Overlap: what becomes of an occurrence whose time comes while an earlier one has not ended."""
+"""Overlap: occurrences that are due while an earlier one has not ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STOPPED = "cancel_running: a later run came"
 
 
 class PlannedTurnCases(StoreConformance):
-    """Overlap that the planner finds."""
+    """Cases for overlap found by the planner."""
 
     @case
     async def test_jobs_carry_their_policies_and_turns(
@@ -174,7 +174,7 @@ class PlannedTurnCases(StoreConformance):
     async def test_cancel_running_at_once_runs_the_newest(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """As if a planner had found them one after another; neither has begun."""
+        """Of several times planned at once with cancel_running, only the newest runs."""
         policies = Policies(grace_ms=9 * HOUR_MS, overlap="cancel_running")
         await put(store, a_write(definition=a_definition(policies=policies)))
         clock.advance(hours=2)
@@ -193,7 +193,7 @@ class PlannedTurnCases(StoreConformance):
     async def test_older_run_does_not_cancel_a_newer_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Whoever promotes it comes after somebody who was quicker with the newer one."""
+        """A late promotion of an older run does not cancel a newer run that is already running."""
         await put_hourly(store, "cancel_running")
         clock.advance(minutes=59, seconds=30)
         await plan(store, look_ahead_ms=MINUTE_MS)
@@ -249,7 +249,7 @@ class PlannedTurnCases(StoreConformance):
 
 
 async def put_ahead(store: Store, clock: ManualClock, policies: Policies) -> None:
-    """Three hours planned ahead, the first of which runs, an hour after it began."""
+    """Plan three hours ahead, claim the first run, and advance one hour while it runs."""
     await put(store, a_write(definition=a_definition(policies=policies)))
     assert (await plan(store, look_ahead_ms=AHEAD_MS)).planned == 3
     clock.advance(hours=1)
@@ -258,7 +258,7 @@ async def put_ahead(store: Store, clock: ManualClock, policies: Policies) -> Non
 
 
 class PromotedTurnCases(StoreConformance):
-    """Overlap of jobs that were planned ahead, decided when their time comes."""
+    """Cases for overlap of jobs planned ahead, decided when they are due."""
 
     @case
     async def test_skip_takes_the_job_away(self, store: Store, clock: ManualClock) -> None:
@@ -294,7 +294,7 @@ class PromotedTurnCases(StoreConformance):
         assert (await line(store))[1] == ("scheduled", True)
         clock.advance(hours=1)
         asked = await claims(store)
-        # Nothing but the end of a lease is to come: who stands in line has no time of its own.
+        # Only the end of a lease is left: a job in line has no time of its own.
         assert (asked.jobs, asked.wake_at_ms) == ([], START_MS + 5 * HOUR_MS)
         assert await line(store) == [
             ("processing", False),
@@ -365,7 +365,7 @@ class PromotedTurnCases(StoreConformance):
         heard = threading.Event()
 
         def wake(hint: str) -> None:
-            if hint in (f"cancel:{job.id}", "queue:*"):  # what came while nobody listened
+            if hint in (f"cancel:{job.id}", "queue:*"):  # sent while nothing was listening
                 heard.set()
 
         stop = store.listen(wake)

@@ -1,4 +1,4 @@
-"""Pauses: the times that one swallowed are written down when it ends."""
+"""Pauses: the times they swallow are recorded when they end."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Shown = tuple[float, float, int, str, str | None]
 
 
 async def pause(store: Store, trigger: Trigger = HOURLY) -> None:
-    """Pause the schedule."""
+    """Pause the schedule, with a trigger."""
     await put(store, a_write(definition=a_definition(trigger, enabled=False)))
 
 
 async def shown_hours(store: Store) -> list[Shown]:
-    """First and last hour, count, state and reason of each occurrence."""
+    """Return first and last hour, count, state and reason of each occurrence."""
     return [
         (
             (each.nominal_ms - START_MS) / HOUR_MS,
@@ -53,7 +53,7 @@ async def shown_hours(store: Store) -> list[Shown]:
 
 
 class PauseCases(StoreConformance):
-    """put_schedules() that resumes."""
+    """Cases for put_schedules() that ends a pause."""
 
     @case
     async def test_resume_writes_down_what_the_pause_swallowed(
@@ -81,7 +81,7 @@ class PauseCases(StoreConformance):
 
     @case
     async def test_time_of_the_resume_is_swallowed(self, store: Store, clock: ManualClock) -> None:
-        """The row goes on after now, so the pause covers now."""
+        """A time at the instant of the resume is swallowed by the pause."""
         await put(store, a_write())
         await pause(store)
         clock.advance(hours=1)
@@ -126,7 +126,7 @@ class PauseCases(StoreConformance):
     async def test_every_rule_of_the_pause_has_its_own_times(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A rule that came during the pause had no times before, and the one before none after."""
+        """Each trigger within a pause has times only while it was in force."""
         await put(store, a_write())
         clock.advance(minutes=30)
         await pause(store)
@@ -159,7 +159,7 @@ class PauseCases(StoreConformance):
     async def test_withdrawn_times_of_the_pause_are_swallowed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Each time is covered once."""
+        """Withdrawn times within the pause become missed; later ones stay withdrawn."""
         await put(store, a_write())
         await plan(store, look_ahead_ms=3 * HOUR_MS)
         await pause(store)
@@ -246,7 +246,7 @@ class PauseCases(StoreConformance):
     async def test_run_time_decides_what_a_pause_swallows(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A time before the pause whose run time lies in it is swallowed, one still to run not."""
+        """A time belongs to the pause if its run time lies within it."""
         trigger = cron("0 * * * *", spread=3_000)
         (written,) = await put(store, a_write(definition=a_definition(trigger)))
         assert written.row is not None
@@ -278,7 +278,7 @@ class PauseCases(StoreConformance):
     async def test_times_that_waited_for_a_planner_are_withdrawn_by_a_pause(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """No planner was there; a time that has come must not vanish with its row."""
+        """A pause withdraws due times that were not planned yet, so the ledger has them."""
         await put(store, a_write())
         clock.advance(hours=1, seconds=5)
         await pause(store)
@@ -299,7 +299,7 @@ class PauseCases(StoreConformance):
     async def test_times_of_an_earlier_rule_stay_in_the_ledger(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Withdrawn when the rule changed, they are none of the times that the pause swallowed."""
+        """Times withdrawn by a change of the trigger stay withdrawn after a later pause."""
         half_past = cron("30 * * * *")
         await put(store, a_write(definition=a_definition(half_past)))
         await plan(store, look_ahead_ms=2 * HOUR_MS)

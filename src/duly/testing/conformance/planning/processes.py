@@ -1,4 +1,4 @@
-"""The suite of planning by several processes: real ones, by the database's own clock."""
+"""The conformance suite for planning in several real processes, on the database's clock."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from duly.testing.conformance.samples import a_definition, a_write, put
 from duly.triggers import once
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-"""Before every clock that a peer may have."""
+"""Earlier than the clock of any peer."""
 
 
 class PlanProcessConformance(PeerConformance):
-    """What holds for planning between processes."""
+    """The suite for planning in several processes."""
 
     program = "duly.testing.conformance.jobs.peer"
 
     def create(self, store: Store, clock: ManualClock, *names: str) -> None:
-        """Schedules of one time that has come for every peer."""
+        """Store schedules with a single time that is due for every peer."""
         clock.set(LONG_AGO)
         definition = a_definition(once(LONG_AGO + timedelta(hours=1)))
         self.runner.run(put(store, *(a_write(name, definition) for name in names)))
@@ -33,13 +33,13 @@ class PlanProcessConformance(PeerConformance):
     def test_killed_between_read_and_commit_plans_nothing(
         self, store: Store, clock: ManualClock, peers: Peers
     ) -> None:
-        """Its rows stay due, and whoever comes next makes one job of each."""
+        """Rows of a planner killed before its commit stay due; the next planner plans each once."""
         names = [f"{number}" for number in range(5)]
         self.create(store, clock, *names)
         victim, successor = peers(2)
         assert victim.ask("hold_plans") == "holding"
         said = victim.ask("plan", limit=3)
-        assert said == PLANNING, "the store does not ask duly.rules.planning.plan_many()"
+        assert said == PLANNING, "the store does not call duly.rules.planning.plan_many()"
         victim.kill()
         made, deadline = 0, time.monotonic() + PATIENCE_S
         while made < len(names) and time.monotonic() < deadline:
@@ -58,7 +58,7 @@ class PlanProcessConformance(PeerConformance):
         for peer in planners:
             peer.tell("plan", limit=25)
         shares = [peer.hear() for peer in planners]
-        # Who finds every row held by the others stops early: the rest is the last one's.
+        # A peer that finds all rows held by others stops early; plan what is left.
         rest = planners[0].ask("plan", limit=25)
         assert sum(shares) + rest == len(names)
         assert self.runner.run(store.list_rows()) == []

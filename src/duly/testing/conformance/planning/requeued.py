@@ -1,4 +1,4 @@
-"""Edits while runs wait in the queue, or in line: they are not late, and none of them is lost."""
+"""Edits while runs are queued or in line: none of them becomes late or is lost."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ OVERLAPS: list[tuple[Overlap, list[str], list[str]]] = [
     ("cancel_running", ["skipped", "skipped", "planned"], ["skipped", "skipped", "succeeded"]),
     ("allow", ["planned"] * 3, ["succeeded"] * 3),
 ]
-"""What becomes of 13:00, 14:00 and 15:00 while no worker comes, and when one has come."""
+"""Policy, and states of 13:00, 14:00 and 15:00 before and after a worker runs them."""
 
 
 async def edit(store: Store, definition: Definition) -> None:
-    """Write another definition of the schedule."""
+    """Write a definition of the schedule."""
     await put(store, a_write(definition=definition))
 
 
 async def work_off(store: Store, runs: int) -> list[str]:
-    """Claim and end jobs one after another; gives their inputs."""
+    """Claim and finish `runs` jobs one after another; return their inputs."""
     inputs = []
     for _ in range(runs):
         job = await claim_one(store, limit=1)
@@ -55,7 +55,7 @@ async def work_off(store: Store, runs: int) -> list[str]:
 
 
 class RequeuedCases(StoreConformance):
-    """put_schedules() while jobs of the schedule wait for a worker."""
+    """Cases for put_schedules() while jobs of the schedule wait for a worker."""
 
     @case
     @pytest.mark.parametrize("misfire", MISFIRES, ids=[each.kind for each in MISFIRES])
@@ -71,7 +71,7 @@ class RequeuedCases(StoreConformance):
         waiting: list[str],
         ended: list[str],
     ) -> None:
-        """The policy must not choose a later time that the ledger has: nothing would run."""
+        """An edit keeps queued runs, for every misfire and overlap policy."""
         policies = Policies(misfire, overlap=overlap)
         await edit(store, a_definition(input="old", policies=policies, max_runs=9))
         for _ in range(3):
@@ -104,7 +104,7 @@ class RequeuedCases(StoreConformance):
 
     @case
     async def test_caught_up_stay_in_line(self, store: Store, clock: ManualClock) -> None:
-        """They wait for each other, though overlap is skipped, and keep their reason."""
+        """After an edit, runs of catch_up stay in line and keep their reason, despite skip."""
         policies = Policies(Misfire("catch_up", limit=3))
         await edit(store, a_definition(policies=policies))
         clock.advance(hours=3, minutes=30)
@@ -121,7 +121,7 @@ class RequeuedCases(StoreConformance):
     async def test_late_one_gives_way_to_a_later_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """13:00 was planned and nobody queued it; 14:00 and 15:00 no planner has seen."""
+        """A planned run that was never queued is missed in favour of a later due time."""
         await edit(store, a_definition(input="old"))
         await plan(store, look_ahead_ms=HOUR_MS)
         clock.advance(hours=3, minutes=30)
@@ -134,7 +134,7 @@ class RequeuedCases(StoreConformance):
     async def test_dispatch_that_waits_for_a_tick_is_not_late(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """It was planned by an edit, since no tick had come; the next edit keeps it."""
+        """A dispatch planned by an edit and not yet posted is kept by the next edit."""
         skipping = Policies(Misfire("skip"))
         await edit(store, a_definition(policies=skipping, hand_over="http"))
         clock.advance(hours=1)

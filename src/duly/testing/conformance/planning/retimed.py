@@ -1,4 +1,4 @@
-"""Edits of the timing: the new rule has no times before the edit, but those that were withdrawn."""
+"""Edits of the timing: before the edit, the new trigger has only times that were withdrawn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from duly.triggers import cron
 AT_MS = START_MS + HOUR_MS
 OFTEN = cron("*/10 * * * *")
 SPREAD = cron("0 * * * *", spread=timedelta(minutes=40))
-"""Under the key of the samples it runs more than three minutes after the hour."""
+"""With the key of the samples, its run time is more than 3 min after the hour."""
 POLICIES = [
     pytest.param(Misfire("skip"), 1, ["missed", "missed"], id="skip"),
     pytest.param(Misfire("run_once"), 1, ["missed", "planned"], id="run_once"),
@@ -48,29 +48,29 @@ POLICIES = [
     pytest.param(Misfire("catch_up", max_age_ms=HOUR_MS), 1, ["missed", "planned"], id="max_age"),
     pytest.param(Misfire("skip"), 120, ["planned", "planned"], id="on_time"),
 ]
-"""Policy and grace in minutes, and what becomes of 13:00 and 14:00 at 14:35."""
+"""Policy, grace in minutes, and states of 13:00 and 14:00 at 14:35."""
 
 
 async def edit(store: Store, definition: Definition) -> None:
-    """Write another definition of the schedule."""
+    """Write a definition of the schedule."""
     await put(store, a_write(definition=definition))
 
 
 async def state_of(store: Store) -> str:
-    """The state of the schedule."""
+    """Return the state of the schedule."""
     schedule = await store.get_schedule(a_key())
     assert schedule is not None
     return schedule.state
 
 
 class RetimedCases(StoreConformance):
-    """put_schedules() of another timing while what was planned has not begun."""
+    """Cases for edits of the timing while planned runs have not begun."""
 
     @case
     async def test_new_rule_has_no_times_before_the_edit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """13:00 was withdrawn and is planned again; 13:10, 13:20 and 13:30 are nobody's."""
+        """13:00 is withdrawn and planned again; 13:10 to 13:30 came before the edit and are not."""
         await edit(store, a_definition(input="old"))
         await plan(store, look_ahead_ms=HOUR_MS)
         clock.advance(hours=1, minutes=35)
@@ -107,7 +107,7 @@ class RetimedCases(StoreConformance):
     async def test_finished_schedule_gets_its_last_run_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """14:00 and 15:00 came after its end; they are not its times."""
+        """An edit replans the last run of a finished schedule, not times after its end."""
         await edit(store, a_definition(max_runs=1, input="old"))
         await next_hour(store, clock)
         assert await state_of(store) == "finished"
@@ -152,7 +152,7 @@ class RetimedCases(StoreConformance):
     async def test_withdrawn_times_before_and_after_the_edit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Those to come are planned by the new rule, when their time is near."""
+        """Withdrawn times before the edit are planned again; later ones when they are due."""
         await edit(store, a_definition(policies=Policies(overlap="allow")))
         clock.advance(hours=1)
         await plan(store, look_ahead_ms=HOUR_MS)
@@ -171,7 +171,7 @@ class RetimedCases(StoreConformance):
     async def test_time_that_is_spread_is_not_lost(
         self, store: Store, clock: ManualClock, misfire: Literal["run_once", "skip"]
     ) -> None:
-        """12:00 has come and its run time has not; the new rule has it, and would be past it."""
+        """A time that has come but not its run time is planned if the new trigger also has it."""
         policies = Policies(Misfire(misfire))
         await edit(store, a_definition(SPREAD, policies=policies))
         clock.advance(minutes=2)
@@ -188,7 +188,7 @@ class RetimedCases(StoreConformance):
     async def test_time_that_is_spread_is_taken_back(
         self, store: Store, clock: ManualClock, hand_over: Literal["jobs", "http"]
     ) -> None:
-        """12:00 has come, and the new rule has it not: the ledger says so."""
+        """A time that has come but not its run time is withdrawn if the new trigger lacks it."""
         await edit(store, a_definition(SPREAD, hand_over=hand_over))
         clock.advance(minutes=2)
         await edit(store, a_definition(cron("30 * * * *"), hand_over=hand_over))
@@ -201,7 +201,7 @@ class RetimedCases(StoreConformance):
     async def test_time_that_is_spread_stays_where_it_is(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Its run time is still to come by the new definition too."""
+        """A time stays in the index while its run time is still to come after the edit."""
         await edit(store, a_definition(SPREAD, max_runs=5))
         before = await only_row(store)
         clock.advance(minutes=2)
@@ -231,7 +231,7 @@ class RetimedCases(StoreConformance):
     async def _spread_what_was_missed(
         self, store: Store, clock: ManualClock, hand_over: Literal["jobs", "http"]
     ) -> None:
-        """13:00 and 14:00 were missed as one run of times; by the new rule 14:00 is to come."""
+        """Add a spread after 13:00 and 14:00 were missed together, so that 14:00 comes again."""
         hourly = a_definition(hand_over=hand_over)
         await edit(store, replace(hourly, enabled=False))
         clock.advance(hours=2)

@@ -1,4 +1,4 @@
-"""`max_runs`: one count for every way of handing over, kept over edits, pauses and repairs."""
+"""`max_runs`: one count for every hand-over, kept across edits, pauses and repairs."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from duly.triggers import cron
 
 AT_MS = START_MS + HOUR_MS
 OTHER_MS = START_MS + 1
-"""A time that is none of the schedule's: a dispatch that names no time has its own."""
+"""A time that is not the schedule's, like that of a dispatch without a nominal time."""
 EXTERNAL: HandOver = "external"
 USED_UP = Inactive("finished")
 
 
 async def edit(store: Store, definition: Definition) -> Schedule:
-    """Write a definition of the schedule; gives it as it stands then."""
+    """Write a definition of the schedule; return the stored schedule."""
     await put(store, a_write(definition=definition))
     return await stands(store)
 
 
 async def stands(store: Store) -> Schedule:
-    """The schedule as it is stored."""
+    """Return the stored schedule."""
     schedule = await store.get_schedule(a_key())
     assert schedule is not None
     return schedule
 
 
 async def had(store: Store) -> int | None:
-    """Its count."""
+    """Return the stored count of runs."""
     return (await stands(store)).runs_had
 
 
 def an_external(max_runs: int | None, **fields: object) -> Definition:
-    """An hourly schedule that somebody outside fires."""
+    """Return the definition of an hourly schedule with hand-over external."""
     return msgspec.structs.replace(a_definition(hand_over=EXTERNAL, max_runs=max_runs), **fields)
 
 
 class RunsCases(StoreConformance):
-    """What is charged, what is given back, and what nothing changes."""
+    """Cases for charges and refunds of runs."""
 
     @case
     async def test_planned_runs_are_charged(self, store: Store, clock: ManualClock) -> None:
@@ -121,7 +121,7 @@ class RunsCases(StoreConformance):
 
     @case
     async def test_dispatch_that_overlaps_is_charged(self, store: Store) -> None:
-        """As a planned one is: the ledger has it, as skipped."""
+        """A dispatch skipped by overlap is charged, as a planned run is."""
         await edit(store, an_external(2))
         assert await fire(store, "j1", **turning("skip")) == Fired(JobId("j1"))
         answer = await fire(store, "j2", nominal_ms=OTHER_MS, **turning("skip"))
@@ -153,7 +153,7 @@ class RunsCases(StoreConformance):
     async def test_time_dispatched_early_is_charged_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """The planner comes to it later, and finds it in the ledger."""
+        """A time dispatched early is not charged again when it is due."""
         await edit(store, a_definition(max_runs=2, policies=Policies(overlap="allow")))
         clock.advance(minutes=50)
         assert await fire(store, nominal_ms=AT_MS) == Fired(JobId("j1"))
@@ -168,7 +168,7 @@ class RunsCases(StoreConformance):
     async def test_last_time_dispatched_early_ends_nothing_else(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A plan of one run meets a time that the ledger has: the run goes to the next."""
+        """If a planned time was dispatched early, the remaining run goes to the next time."""
         await edit(store, a_definition(max_runs=2, policies=Policies(overlap="allow")))
         assert await fire(store, nominal_ms=AT_MS) == Fired(JobId("j1"))
         assert (await next_hour(store, clock)).finished == 0
@@ -177,7 +177,7 @@ class RunsCases(StoreConformance):
 
     @case
     async def test_posts_are_charged_once(self, store: Store, clock: ManualClock) -> None:
-        """When a tick plans them, and not again when the endpoint fires them."""
+        """A post is charged when a tick claims it, and not again when the endpoint fires it."""
         await edit(store, a_definition(max_runs=2, hand_over="http"))
         clock.advance(hours=1)
         assert len(await claim(store)) == 1
@@ -241,7 +241,7 @@ class RunsCases(StoreConformance):
     async def test_run_that_is_missed_later_stays_charged(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """It was handed over; no worker was there. Nothing gives it back but a withdrawal."""
+        """A planned run that is missed later stays charged; only a withdrawal refunds it."""
         policies = Policies(Misfire("skip"), overlap="allow")
         definition = a_definition(max_runs=3, policies=policies)
         await edit(store, definition)
@@ -277,7 +277,7 @@ class RunsCases(StoreConformance):
 
     @case
     async def test_withdrawn_dispatch_is_given_back(self, store: Store) -> None:
-        """It waited in line for another, and had not begun."""
+        """A dispatch in line that an edit withdraws is refunded."""
         definition = an_external(2, policies=Policies(overlap="buffer_one"))
         await edit(store, definition)
         assert await fire(store, "j1", **turning("buffer_one")) == Fired(JobId("j1"))
@@ -291,7 +291,7 @@ class RunsCases(StoreConformance):
 
     @case
     async def test_row_set_back_is_not_charged_twice(self, store: Store) -> None:
-        """Between withdrawn times stands one that has begun: it was charged when it was planned."""
+        """A row set back by an edit does not charge a running time again."""
         policies = Policies(overlap="allow", priority=1)
         definition = a_definition(FROM_TWO, policies=policies, max_runs=6)
         await edit(store, definition)
@@ -310,7 +310,7 @@ class RunsCases(StoreConformance):
     async def test_lost_row_comes_back_with_the_count(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Dispatches too, of which the ledger alone could not tell."""
+        """A repaired row has the stored count, which includes dispatches."""
         await edit(store, a_definition(max_runs=4))
         await next_hour(store, clock)
         assert await fire(store, nominal_ms=OTHER_MS) == Fired(JobId("j1"))
@@ -331,7 +331,7 @@ class RunsCases(StoreConformance):
         await store.upsert(replace(await only_row(store), trigger=BAD))
         await next_hour(store, clock)
         assert ((await stands(store)).state, await had(store)) == ("quarantined", 1)
-        # The time that it rested at is due, so the release plans it.
+        # The time at which it was quarantined is due, so the release plans it.
         assert (await edit(store, definition)).runs_had == 2
         assert (await only_row(store)).runs_left == 1
 

@@ -1,4 +1,4 @@
-"""Extra runs: somebody asks for one now, once per request."""
+"""Extra runs, requested with run_now(): one per request id."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ ID = ScheduleId("id-a")
 
 
 def extra_id(request_id: str) -> str:
-    """The id that the job of a request has."""
+    """Return the job id of a request."""
     return "job_" + sha256(f"run_now/id-a/{request_id}".encode()).hexdigest()[:32]
 
 
 class RunNowCases(StoreConformance):
-    """run_now() and find_schedule()."""
+    """Cases for run_now() and find_schedule()."""
 
     @case
     async def test_extra_run_is_an_occurrence_with_a_job(

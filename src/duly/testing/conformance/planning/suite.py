@@ -1,4 +1,4 @@
-"""The suite of planning: from due rows to jobs, and the ledger that says what became of each."""
+"""The conformance suite for planning: from due rows to jobs and their ledger."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ class PlanningConformance(
     FailingCases,
     RunsCases,
 ):
-    """Every promise of PlanStore and LedgerStore."""
+    """The suite for PlanStore and LedgerStore."""

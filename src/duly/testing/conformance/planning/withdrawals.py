@@ -1,4 +1,4 @@
-"""Withdrawals: an edit, a pause or a deletion takes back what was planned and has not begun."""
+"""Withdrawals: an edit, pause or deletion withdraws planned runs that have not begun."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ AT_MS = START_MS + HOUR_MS
 
 
 async def edit(store: Store, definition: Definition, by: str = "ada") -> None:
-    """Write another definition of the schedule."""
+    """Write a definition of the schedule."""
     await put(store, a_write(definition=definition, by=by))
 
 
 async def planned_ahead(store: Store, clock: ManualClock, definition: Definition) -> None:
-    """A schedule whose 13:00 is planned, half a minute before."""
+    """Store a schedule and plan its 13:00 half a minute ahead."""
     await edit(store, definition)
     clock.advance(minutes=59, seconds=30)
     await plan(store, look_ahead_ms=MINUTE_MS)
@@ -57,7 +57,7 @@ async def planned_ahead(store: Store, clock: ManualClock, definition: Definition
 
 
 class WithdrawalCases(StoreConformance):
-    """put_schedules() and delete_schedule() of what is planned already."""
+    """Cases for put_schedules() and delete_schedule() after planning."""
 
     @case
     async def test_edit_just_before_the_time_loses_nothing(
@@ -132,7 +132,7 @@ class WithdrawalCases(StoreConformance):
     async def test_edit_just_after_the_time_loses_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """It was queued, and nobody had begun it."""
+        """An edit replaces a queued run that has not begun; the time is not lost."""
         await edit(store, a_definition(input="old"))
         await next_hour(store, clock)
         clock.advance(seconds=20)
@@ -148,7 +148,7 @@ class WithdrawalCases(StoreConformance):
     async def test_edit_after_the_grace_is_a_misfire(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Nobody had queued it."""
+        """An edit after the grace of a run that was never queued applies the misfire policy."""
         await planned_ahead(store, clock, a_definition(input="old"))
         clock.advance(minutes=5)
         skipping = Policies(misfire=Misfire("skip"))
@@ -274,7 +274,7 @@ class WithdrawalCases(StoreConformance):
     async def test_deletion_covers_the_times_that_had_come(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """No planner came by: what was due is in the ledger all the same, and does not run."""
+        """A deletion records due times that were not planned; they do not run."""
         await put(store, a_write())
         clock.advance(hours=2, minutes=30)
         await store.delete_schedule(a_key())
@@ -307,7 +307,7 @@ class WithdrawalCases(StoreConformance):
 
     @case
     async def test_marker_goes_to_who_is_left(self, store: Store, clock: ManualClock) -> None:
-        """Not to one that is withdrawn with its holder."""
+        """The marker passes to a job that is not withdrawn together with its holder."""
         await put_hourly(store, "buffer_one")
         await next_hour(store, clock)
         clock.advance(minutes=10)
@@ -334,7 +334,7 @@ class WithdrawalCases(StoreConformance):
 
     @case
     async def test_single_time_comes_back(self, store: Store, clock: ManualClock) -> None:
-        """It had finished, since its only time was planned ahead."""
+        """A withdrawn single time is planned again when an edit restores it."""
         at = once(START + timedelta(hours=1))
         await planned_ahead(store, clock, a_definition(at, input="old"))
         schedule = await store.get_schedule(a_key())
@@ -375,7 +375,7 @@ class WithdrawalCases(StoreConformance):
 
     @case
     async def test_last_runs_are_given_back(self, store: Store, clock: ManualClock) -> None:
-        """It had finished, since all its runs were planned."""
+        """An edit refunds withdrawn runs and reactivates a schedule that had finished."""
         await edit(store, a_definition(max_runs=3))
         await next_hour(store, clock)
         await end(store, await claim_one(store), Succeeded())
@@ -402,7 +402,7 @@ class WithdrawalCases(StoreConformance):
 
     @case
     async def test_times_set_back_are_covered_once(self, store: Store, clock: ManualClock) -> None:
-        """A missed run of times leaves out what has its row, and takes in what was withdrawn."""
+        """A missed range includes withdrawn times and excludes times with a row of their own."""
         policies = Policies(overlap="allow", priority=1)
         definition = a_definition(FROM_TWO, policies=policies)
         await edit(store, definition)

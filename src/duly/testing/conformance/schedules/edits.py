@@ -1,4 +1,4 @@
-"""Edits of schedules: what moves the hand, what leaves it where it is, and what is recorded."""
+"""Edits of schedules: which ones move the index row, and the events they record."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from duly.triggers import cron, every, once
 
 
 async def last_event(store: Store, schedule_id: str = "id-a") -> ScheduleEvent:
-    """The newest fact about a schedule."""
+    """Return the newest event of a schedule."""
     return (await store.schedule_events(ScheduleId(schedule_id)))[-1]
 
 
 class EditCases(StoreConformance):
-    """put_schedules() of those that exist."""
+    """Cases for put_schedules() of existing schedules."""
 
     @case
     async def test_same_definition_writes_nothing(self, store: Store, clock: ManualClock) -> None:
@@ -64,7 +64,7 @@ class EditCases(StoreConformance):
 
     @case
     async def test_words_leave_the_hand_alone(self, store: Store, clock: ManualClock) -> None:
-        """Also past its time: an edit near the time must not lose the occurrence."""
+        """An edit that does not change the timing keeps the row's time, even an overdue one."""
         await put(store, a_write(definition=a_definition(max_runs=5, hand_over="http")))
         clock.advance(hours=1)
         await store.claim_due()
@@ -153,7 +153,7 @@ class EditCases(StoreConformance):
     async def test_a_once_that_passed_may_be_resumed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Its time belongs to the pause; only an edit that sets the time is asked about it."""
+        """Resuming a once whose time passed in the pause finishes it and is not refused."""
         trigger = once(START + timedelta(hours=1))
         await put(store, a_write(definition=a_definition(trigger, enabled=False)))
         clock.advance(hours=2)
@@ -300,7 +300,7 @@ class EditCases(StoreConformance):
     async def test_input_is_another_when_its_json_is(
         self, store: Store, clock: ManualClock, other: object
     ) -> None:
-        """1, 1.0 and true are equal to Python. What was planned with one is planned anew."""
+        """Inputs 1, 1.0 and true differ, though equal in Python; planned runs are replaced."""
         await put(store, a_write(definition=a_definition(input={"n": 1})))
         clock.advance(minutes=59, seconds=30)
         await store.plan_occurrences(PlanRequest(look_ahead_ms=MINUTE_MS))
@@ -324,7 +324,7 @@ class EditCases(StoreConformance):
 
     @case
     async def test_tighter_limits_let_an_owner_pause_and_annotate(self, store: Store) -> None:
-        """The schedule was made under others. It stands as it is, and is asked when it resumes."""
+        """Tighter limits allow to pause and annotate a schedule; they apply when it resumes."""
         often = every(minutes=5)
         await put(store, a_write(definition=a_definition(often)))
         tight = Limits(shortest_interval_ms=10 * MINUTE_MS)

@@ -1,4 +1,4 @@
-"""Limits on how many schedules an owner has: what counts, and which writes are refused."""
+"""Limits on an owner's number of schedules: which ones count, and which writes are refused."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ TWO_IN_FLOW = Limits(schedules=10, schedules_per_flow=2)
 def limited(
     name: str, definition: Definition | None = None, *, limits: Limits = TWO, flow: str = FLOW
 ) -> ScheduleWrite:
-    """A write of an owner who may have two schedules, or as `limits` say."""
+    """Return a write by an owner with `limits`, by default two schedules."""
     key = ScheduleKey(flow, SCOPE, name)
     return a_write(name, definition, key=key, id=f"{flow}-{name}", limits=limits)
 
 
 async def finish(store: Store, clock: ManualClock, *names: str, limits: Limits = TWO) -> None:
-    """Make schedules that fired their only time."""
+    """Store schedules that have fired their only time."""
     single = a_definition(once(clock.now() + timedelta(hours=1)))
     await put(store, *(limited(name, single, limits=limits) for name in names))
     clock.advance(hours=1)
@@ -44,13 +44,13 @@ async def finish(store: Store, clock: ManualClock, *names: str, limits: Limits =
 
 
 async def answers(store: Store, *writes: ScheduleWrite) -> list[Refused | bool]:
-    """What each write is answered, one transaction each; True: it was stored."""
+    """Write one schedule per transaction; return each refusal, or True if it was stored."""
     found = [(await store.put_schedules([write]))[0] for write in writes]
     return [each if isinstance(each, Refused) else True for each in found]
 
 
 class QuotaCases(StoreConformance):
-    """Limits.schedules and Limits.schedules_per_flow."""
+    """Cases for Limits.schedules and Limits.schedules_per_flow."""
 
     @case
     async def test_finished_schedules_do_not_count(self, store: Store, clock: ManualClock) -> None:
@@ -78,7 +78,7 @@ class QuotaCases(StoreConformance):
         found = await store.get_schedule(a_key("a"))
         assert found is not None
         assert found.state == "finished"
-        # What a full owner may do: reword it, and make room.
+        # An owner at the limit may annotate schedules and delete them.
         same = once(START + timedelta(hours=1))
         assert await answers(store, limited("a", a_definition(same, note="done"))) == [True]
         await store.delete_schedule(a_key("b"))
@@ -88,7 +88,7 @@ class QuotaCases(StoreConformance):
     async def test_full_owner_may_pause_and_not_resume_more(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Otherwise finished schedules would come back through a pause."""
+        """An owner at the limit may pause a finished schedule, but not resume it."""
         await finish(store, clock, "a")
         await put(store, limited("b"), limited("c"))
         later = once(clock.now() + timedelta(hours=1))
@@ -97,7 +97,7 @@ class QuotaCases(StoreConformance):
             True,
             Refused("full", 2),
         ]
-        # Within the limit a pause and a resume are always possible.
+        # Within the limit, pausing and resuming are always possible.
         await store.delete_schedule(a_key("a"))
         paused = limited("b", a_definition(enabled=False))
         assert await answers(store, paused, limited("b")) == [True, True]
@@ -108,7 +108,7 @@ class QuotaCases(StoreConformance):
             await put(store, limited(name, limits=TWO_IN_FLOW))
         full = Refused("full", 2, limit="schedules_per_flow")
         assert await answers(store, limited("c", limits=TWO_IN_FLOW)) == [full]
-        # Flows whose names begin alike, and owners, are counted apart.
+        # Owners, and flows whose names have a common prefix, are counted separately.
         for flow in (f"{FLOW}-b", f"{FLOW}2", "invoices"):
             await put(store, limited("a", limits=TWO_IN_FLOW, flow=flow))
         bob = a_write(key=ScheduleKey(FLOW, "user:bob", "a"), id="bob", limits=TWO_IN_FLOW)

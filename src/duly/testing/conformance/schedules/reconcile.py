@@ -1,4 +1,4 @@
-"""Upkeep: the index rebuilt from documents and ledger, and the facts of its health."""
+"""Reconciliation: the index is rebuilt from documents and ledger, and its health reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from duly.triggers.instants import from_ms
 
 
 class UpkeepCases(StoreConformance):
-    """reconcile() and index_health()."""
+    """Cases for reconcile() and index_health()."""
 
     @case
     async def test_health_counts_schedules(self, store: Store, clock: ManualClock) -> None:
@@ -72,7 +72,7 @@ class UpkeepCases(StoreConformance):
 
     @case
     async def test_missing_rows_come_back(self, store: Store, clock: ManualClock) -> None:
-        """A time that passed meanwhile is still to be claimed."""
+        """A missing row is restored at its earlier time, even if that has passed."""
         (answer,) = await put(store, a_write(definition=a_definition(max_runs=4)))
         await store.remove(a_key())
         clock.advance(hours=3)
@@ -124,7 +124,7 @@ class UpkeepCases(StoreConformance):
     async def test_missing_rows_begin_no_earlier_than_their_rule(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Between the last time of the old rule and the edit, the new one had no times."""
+        """A restored row has no time of the new trigger before the edit that set it."""
         await put(store, a_write(definition=a_definition(cron("0 0 1 * *"))))
         clock.set(datetime(2026, 5, 1, tzinfo=UTC))
         assert len(await store.claim_due(claim_id="claim")) == 1
@@ -214,12 +214,12 @@ class UpkeepCases(StoreConformance):
 
     @case
     async def test_rows_of_callers_are_left_alone(self, store: Store, clock: ManualClock) -> None:
-        """Their definitions are elsewhere, also in a flow that has stored schedules."""
+        """Rows upserted by the application are kept, even in a flow that has stored schedules."""
         await put(store, a_write("stored"), a_write("moved"))
         await store.delete_schedule(a_key("moved"))
         own = [
             a_row("own", hand_over="external"),
-            # The id of a schedule whose definition its owner took elsewhere.
+            # The id of a deleted schedule whose definition is now kept elsewhere.
             a_row("moved", hand_over="external"),
             a_row("other", flow="elsewhere", hand_over="external"),
         ]
@@ -238,7 +238,7 @@ class UpkeepCases(StoreConformance):
 
     @case
     async def test_flows_without_documents_are_left_alone(self, store: Store) -> None:
-        """They belong to an application that keeps its definitions elsewhere."""
+        """Rows of a flow without stored schedules are kept."""
         await put(store, a_write())
         foreign = a_row("x", schedule_id="x", flow="elsewhere")
         await store.upsert(foreign)

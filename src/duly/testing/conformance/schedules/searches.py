@@ -1,4 +1,4 @@
-"""Searching schedules of all scopes: filters, order and pages; and their rows by id."""
+"""Searching schedules of all scopes: filters, order and pages; and finding rows by id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERYBODY = ("system", "user:ada", "user:bob", "workspace:acme")
 
 
 async def keep(store: Store, flow: str, scope: str, name: str, **fields: Any) -> None:
-    """One hourly schedule."""
+    """Store an hourly schedule."""
     key = ScheduleKey(flow, scope, name)
     await put(
         store, a_write(key=key, id=f"{flow}|{scope}|{name}", definition=a_definition(**fields))
@@ -30,12 +30,12 @@ async def keep(store: Store, flow: str, scope: str, name: str, **fields: Any) ->
 
 
 async def found(store: Store, **fields: Any) -> list[str]:
-    """The ids of a filter, each of which is its key."""
+    """Return the ids of schedules that match a filter; each id is the key."""
     return [each.id for each in await store.search_schedules(ScheduleFilter(**fields))]
 
 
 class SearchCases(StoreConformance):
-    """search_schedules() and find_rows()."""
+    """Cases for search_schedules() and find_rows()."""
 
     @case
     async def test_nothing_stored_is_an_empty_page(self, store: Store) -> None:
@@ -50,7 +50,7 @@ class SearchCases(StoreConformance):
             await keep(store, "billing", scope, "a")
         await keep(store, "billing-eu", "user:ada", "a")
         await keep(store, "archive", "user:zoe", "z")
-        # By the bytes of `flow/name`: the hyphen sorts before the slash.
+        # In byte order of `flow/name`: the hyphen sorts before the slash.
         assert await found(store) == [
             "archive|user:zoe|z",
             "billing-eu|user:ada|a",

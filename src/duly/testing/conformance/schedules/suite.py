@@ -1,4 +1,4 @@
-"""The suite of schedules: definitions, their rows and their events, written together."""
+"""The conformance suite for schedules: definitions, rows and events, written together."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from duly.testing.conformance.schedules.writes import WriteCases
 
 
 class ScheduleConformance(WriteCases, EditCases, QuotaCases, UpkeepCases, SearchCases):
-    """Every promise about schedules."""
+    """The suite for schedules."""

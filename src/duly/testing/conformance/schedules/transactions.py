@@ -1,4 +1,4 @@
-"""The suite of joined transactions: schedules that come and go with the caller's own writes."""
+"""The conformance suite for schedules written in a caller's transaction."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Begin = Callable[[], AbstractContextManager[Any]]
 
 
 class ChangedMind(Exception):
-    """The caller's reason to roll back."""
+    """An exception of the caller that rolls the transaction back."""
 
 
 class TransactionConformance(StoreConformance):
-    """put_schedules_in()."""
+    """The suite for put_schedules_in()."""
 
     @pytest.fixture
     def begin(self, store: Store) -> Begin:
-        """To be given by the subclass: begins a caller's transaction on the test's database.
+        """Return a context manager for a caller's transaction on the test's database; override it.
 
-        The block's end commits it; an exception in the block rolls it back.
+        The end of the block commits; an exception rolls back.
         """
         if store.capabilities.joins_transaction:
-            raise NotImplementedError("the subclass gives a `begin` fixture")
+            raise NotImplementedError("the suite's subclass must define a `begin` fixture")
         pytest.skip("capability joins_transaction is missing: there is nothing to join")
 
     @case

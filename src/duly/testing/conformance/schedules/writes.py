@@ -38,13 +38,13 @@ HOUR = timedelta(hours=1)
 
 
 async def kinds(store: Store, schedule_id: str) -> list[str]:
-    """The kinds of a schedule's events."""
+    """Return the kinds of a schedule's events."""
     events = await store.schedule_events(ScheduleId(schedule_id))
     return [event.kind for event in events]
 
 
 class WriteCases(StoreConformance):
-    """put_schedules() of new ones, reads, delete_schedule()."""
+    """Cases for put_schedules() of new schedules, for reads, and for delete_schedule()."""
 
     @case
     async def test_create_makes_schedule_row_and_event(self, store: Store) -> None:
@@ -161,7 +161,7 @@ class WriteCases(StoreConformance):
 
     @case
     async def test_next_run_time_lies_after_now(self, store: Store) -> None:
-        """A nominal time that has passed still counts while its run time is to come."""
+        """A nominal time in the past counts while its run time is still to come."""
         trigger = cron("0 * * * *", spread=3000)
         (answer,) = await put(store, a_write(definition=a_definition(trigger)))
         assert answer.row is not None
@@ -191,7 +191,7 @@ class WriteCases(StoreConformance):
 
     @case
     async def test_one_row_per_active_schedule(self, store: Store) -> None:
-        """The index is sparse: three of them, one disabled, give two rows."""
+        """The index is sparse: three schedules, one of them disabled, have two rows."""
         off = a_definition(enabled=False)
         await put(store, a_write("a"), a_write("b", off), a_write("c"))
         assert [row.name for row in await store.list_rows()] == ["a", "c"]
@@ -375,7 +375,7 @@ class WriteCases(StoreConformance):
         assert await store.get_document("schedules", SCOPE, f"{FLOW}/a") is None
         assert await store.list_rows() == []
         last = (await store.schedule_events(answer.schedule.id))[-1]
-        # Its detail keeps the key and the rule, for who asks later.
+        # Its detail keeps the key and the trigger for later queries.
         assert last == ScheduleEvent(answer.schedule.id, "deleted", START_MS, "bob", last.detail)
 
     @case

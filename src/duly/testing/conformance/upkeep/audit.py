@@ -1,4 +1,4 @@
-"""The audit: entries go when they are old, and lose the names of an owner who is erased."""
+"""The audit: old entries are pruned, and the names of an erased owner are removed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ DAYS = 400
 
 
 async def tell(store: Store, target: str, detail: str = "of ada", by: str = "ops") -> AuditEntry:
-    """An entry about something."""
+    """Append an entry about a target and return it."""
     return await store.append_audit(AuditEntry(by, "thing.touch", target, "done", detail))
 
 
 async def told(store: Store) -> list[tuple[str, str, str]]:
-    """Who, what and words of every entry, oldest first."""
+    """Return actor, target and detail of every entry, oldest first."""
     found = await store.list_audit()
     return [(each.by, each.target, each.detail) for each in reversed(found)]
 
 
 class AuditUpkeepCases(StoreConformance):
-    """prune_ledger() and erase(), as far as they are about the audit."""
+    """Cases for the audit in prune_ledger() and erase()."""
 
     @case
     async def test_old_entries_of_the_audit_go(self, store: Store, clock: ManualClock) -> None:
@@ -89,7 +89,7 @@ class AuditUpkeepCases(StoreConformance):
 
     @case
     async def test_entries_about_an_erased_owner_lose_its_names(self, store: Store) -> None:
-        """That somebody did something stays, and so do entries about others."""
+        """Entries about an erased owner stay without its names; those about others stay as is."""
         for scope, name in ((ADA, "ada"), (BOB, "bob")):
             await put(store, a_write(name, key=a_key(name, scope=scope), by=scope))
             await insert(store, job_of(scope, f"job-{name}"))
@@ -118,7 +118,7 @@ class AuditUpkeepCases(StoreConformance):
     async def test_entries_about_deleted_schedules_lose_the_names(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Known by who made it, or by its ledger where somebody else did."""
+        """Deleted schedules of an erased owner are found by their creator or their ledger."""
         for name, by in (("made", ADA), ("fired", "static")):
             await put(store, a_write(name, key=a_key(name, scope=ADA), by=by))
         clock.advance(hours=1)

@@ -1,4 +1,4 @@
-"""Erasing an owner: everything that is its own goes, in bounded steps, and nothing else."""
+"""Erasing an owner: all its data is deleted in bounded steps, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from duly.testing.conformance.suite import StoreConformance, case
 
 ADA, BOB = "user:ada", "user:bob"
 STEPS = 200
-"""More than any of these cases needs."""
+"""Maximum number of steps; more than any case needs."""
 
 
 async def erase(store: Store, scope: str = ADA, limit: int = 1_000) -> Erased:
-    """Every step there is; none may remove more than the limit of a kind."""
+    """Run all erase steps and return the sum; check that no step exceeds the limit per kind."""
     total = Erased()
     for _ in range(STEPS):
         step = await store.erase(scope, cursor=total.cursor, limit=limit)
@@ -44,22 +44,22 @@ async def erase(store: Store, scope: str = ADA, limit: int = 1_000) -> Erased:
         total += step
         if total.cursor is None:
             return total
-    raise AssertionError(f"not at the end after {STEPS} steps: {total}")
+    raise AssertionError(f"not finished after {STEPS} steps: {total}")
 
 
 async def put_document(store: Store, scope: str, name: str = "a") -> None:
-    """A document with an entry in the index."""
+    """Store a document with an index entry."""
     write = DocumentWrite("notes", scope, name, f"{scope}-{name}", "{}", (("tag", "x"),))
     assert isinstance(await store.put_document(write), Written)
 
 
 def job_of(scope: str, name: str, **fields: Any) -> Any:
-    """A job that runs as an owner."""
+    """Return a job that runs as an owner."""
     return a_job(name, scope=scope, workspace=workspace_of(Scope.parse(scope)), **fields)
 
 
 async def leave_everything(store: Store, clock: ManualClock, scope: str) -> None:
-    """Of each kind one thing, all an owner's; names begin with its id."""
+    """Store one item of each kind for an owner; names begin with its id."""
     who = scope.partition(":")[2]
     await put(store, a_write(who, key=a_key(who, scope=scope), by=scope))
     clock.advance(hours=1)
@@ -69,7 +69,7 @@ async def leave_everything(store: Store, clock: ManualClock, scope: str) -> None
 
 
 class EraseCases(StoreConformance):
-    """erase()."""
+    """Cases for erase()."""
 
     @case
     async def test_everything_of_an_owner_goes(self, store: Store, clock: ManualClock) -> None:
@@ -100,7 +100,7 @@ class EraseCases(StoreConformance):
         assert same == Enqueued(JobId("bob-keyed"), created=False)
 
     async def left_by(self, store: Store, who: str) -> tuple[object, ...]:
-        """What is stored of an owner."""
+        """Return what is stored for an owner."""
         scope = "workspace:acme" if who == "acme" else f"user:{who}"
         return (
             await store.get_schedule(a_key(who, scope=scope)),
@@ -187,7 +187,7 @@ class EraseCases(StoreConformance):
 
     @case
     async def test_running_marker_goes_with_its_job(self, store: Store, clock: ManualClock) -> None:
-        """A schedule that is made again under the same id is not held up by the old one."""
+        """A schedule created again with the same id is not blocked by an erased running job."""
         await put(store, a_write(by=ADA))
         clock.advance(hours=1)
         await plan(store)
@@ -203,7 +203,7 @@ class EraseCases(StoreConformance):
     async def test_history_of_deleted_schedules_goes(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """By its ledger, its jobs or its maker: a schedule that is gone was somebody's."""
+        """Events of deleted schedules are erased, found by their ledger, jobs or creator."""
         await put(store, a_write("fired", by="ops"), a_write("unfired", by=ADA))
         await put(store, a_write("others", key=a_key("others", scope=BOB), by=BOB))
         clock.advance(hours=1)
@@ -217,7 +217,7 @@ class EraseCases(StoreConformance):
 
     @case
     async def test_deeds_on_others_things_lose_the_name(self, store: Store) -> None:
-        """The facts stay: to resume a schedule, its pause must be known."""
+        """Events that the owner caused on others' items stay without its name."""
         key = a_key("b", scope=BOB)
         await put(store, a_write("b", key=key, by=BOB))
         await put(store, a_write("b", a_definition(enabled=False), key=key, by=ADA))
@@ -249,7 +249,7 @@ class EraseCases(StoreConformance):
 
     @case
     async def test_names_that_look_like_others_take_nothing(self, store: Store) -> None:
-        """A workspace may be called `system` or `user:ada`; that makes it neither."""
+        """A workspace named `system` or `user:ada` is not confused with that scope."""
         await insert(store, a_job("one"), job_of(ADA, "two", key="k"))
         await insert(store, job_of("workspace:user:ada", "three"))
         assert await erase(store, "workspace:system") == Erased()

@@ -1,4 +1,4 @@
-"""Retention of finished schedules: what is deleted, when, and what is left alone."""
+"""Retention of finished schedules: which ones are deleted, and when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AT = START + timedelta(hours=1)
 
 
 async def prune(store: Store, retention: LedgerRetention = KEPT, limit: int = 1_000) -> list[int]:
-    """Take every step; return how many schedules each deleted."""
+    """Run all prune steps; return how many schedules each one deleted."""
     counts: list[int] = []
     cursor: str | None = None
     for _ in range(100):
@@ -36,11 +36,11 @@ async def prune(store: Store, retention: LedgerRetention = KEPT, limit: int = 1_
         cursor = step.cursor
         if cursor is None:
             return counts
-    raise AssertionError(f"not at the end after 100 steps, but at {cursor}")
+    raise AssertionError(f"not finished after 100 steps; cursor is {cursor}")
 
 
 async def left(store: Store, *names: str) -> list[str]:
-    """Which of the schedules exist."""
+    """Return which of the schedules exist."""
     return [name for name in names if await store.get_schedule(a_key(name)) is not None]
 
 
@@ -51,7 +51,7 @@ async def run_single(
     trigger: Trigger | None = None,
     **fields: bool,
 ) -> None:
-    """Make a schedule of one time, and let it run."""
+    """Store a schedule with a single time and run it."""
     single = once(clock.now() + timedelta(hours=1)) if trigger is None else trigger
     await put(store, a_write(name, a_definition(single, **fields)))
     clock.advance(hours=1)
@@ -60,7 +60,7 @@ async def run_single(
 
 
 class FinishedCases(StoreConformance):
-    """prune_schedules()."""
+    """Cases for prune_schedules()."""
 
     @case
     async def test_finished_schedules_are_deleted_in_the_end(
@@ -143,7 +143,7 @@ class FinishedCases(StoreConformance):
     async def test_schedules_that_the_code_declares_stay(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Deleted, they would be created and run again at the next start."""
+        """Static schedules are kept, since the next start would create and run them again."""
         await put(store, a_write(definition=a_definition(once(AT), origin="static")))
         clock.advance(hours=1)
         await store.claim_due()
@@ -155,7 +155,7 @@ class FinishedCases(StoreConformance):
 
     @case
     async def test_deleting_goes_in_steps(self, store: Store, clock: ManualClock) -> None:
-        """Also past those that are still busy, whose job waits."""
+        """Pruning goes on past schedules that still have a waiting job."""
         busy = a_definition(once(AT), delete_after_completion=True)
         await put(store, a_write("busy-1", busy), a_write("busy-2", busy))
         clock.advance(hours=1)
@@ -164,7 +164,7 @@ class FinishedCases(StoreConformance):
         names = [f"{number}" for number in range(5)]
         await put(store, *(a_write(name, single) for name in names))
         clock.advance(hours=1)
-        await store.claim_due()  # which makes no job
+        await store.claim_due()  # creates no job
         counts = await prune(store, limit=2)
         assert (sum(counts), counts[0]) == (5, 0)
         assert await left(store, "busy-1", "busy-2", *names) == ["busy-1", "busy-2"]

@@ -1,4 +1,4 @@
-"""Retention of the ledger: what is closed and old goes; what somebody still asks for stays."""
+"""Retention of the ledger: old closed rows are pruned, except those still needed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DAY_MS = 86_400_000
 KEPT = LedgerRetention()
 DAYS = KEPT.ledger_ms // DAY_MS
 STEPS = 200
-"""More than any of these cases needs."""
+"""Maximum number of steps; more than any case needs."""
 SKIP = Policies(misfire=Misfire("skip"))
 
 
 async def prune(
     store: Store, limit: int = 1_000, retention: LedgerRetention = KEPT
 ) -> LedgerPruned:
-    """Take every step and return the sum."""
+    """Run all prune steps and return the sum."""
     occurrences = events = audit = 0
     cursor: str | None = None
     for _ in range(STEPS):
@@ -48,11 +48,11 @@ async def prune(
         audit += step.audit
         if cursor is None:
             return LedgerPruned(occurrences, events, None, audit)
-    raise AssertionError(f"not at the end after {STEPS} steps, but at {cursor}")
+    raise AssertionError(f"not finished after {STEPS} steps; cursor is {cursor}")
 
 
 async def run_days(store: Store, clock: ManualClock, days: int) -> None:
-    """Plan and run what comes at each of some days."""
+    """Plan and run due jobs once a day for `days` days."""
     for _ in range(days):
         clock.advance(days=1)
         await plan(store)
@@ -61,11 +61,11 @@ async def run_days(store: Store, clock: ManualClock, days: int) -> None:
 
 
 class LedgerRetentionCases(StoreConformance):
-    """prune_ledger(), the ledger's half."""
+    """Cases for the ledger in prune_ledger()."""
 
     @case
     async def test_old_occurrences_go(self, store: Store, clock: ManualClock) -> None:
-        """Three ran in the first days; the newest of them is 90 days old to the day."""
+        """Occurrences older than the retention are pruned; one exactly that old is kept."""
         await put(store, a_write(definition=a_definition(every(days=1))))
         await run_days(store, clock, 3)
         clock.advance(days=DAYS - 1)
@@ -77,7 +77,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_newest_of_a_schedule_stays(self, store: Store, clock: ManualClock) -> None:
-        """Without it, an index that is rebuilt would begin with times that ran."""
+        """The newest occurrence stays, so that a rebuilt index does not repeat times that ran."""
         await put(store, a_write(definition=a_definition(every(days=1))))
         await run_days(store, clock, 2)
         await put(store, a_write(definition=a_definition(every(days=1), enabled=False)))
@@ -87,7 +87,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_withdrawn_rows_are_no_newest(self, store: Store, clock: ManualClock) -> None:
-        """The newest that counts is one that ran, or was missed."""
+        """A withdrawn row does not count as the newest; one that ran or was missed does."""
         await put(store, a_write(definition=a_definition(every(days=1))))
         await run_days(store, clock, 1)
         await plan(store, look_ahead_ms=DAY_MS)
@@ -100,7 +100,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_extras_are_no_newest(self, store: Store, clock: ManualClock) -> None:
-        """They say nothing about the schedule's own times."""
+        """An extra run does not count as the newest, since it is not a time of the schedule."""
         definition = a_definition(every(days=1), enabled=False)
         await put(store, a_write(definition=a_definition(every(days=1))))
         await run_days(store, clock, 2)
@@ -127,7 +127,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_open_occurrences_stay(self, store: Store, clock: ManualClock) -> None:
-        """However old: something is still to come."""
+        """Open occurrences stay, regardless of age."""
         await put(store, a_write(definition=a_definition(every(days=1))))
         clock.advance(days=1)
         await plan(store)
@@ -143,7 +143,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_claimed_occurrences_are_closed(self, store: Store, clock: ManualClock) -> None:
-        """Nobody tells the ledger what became of what a claim took."""
+        """Occurrences taken by claim_due() count as closed: their outcome is never reported."""
         await store.upsert(a_row())
         for number in range(3):
             await store.claim_due(claim_id=f"{number}")
@@ -155,7 +155,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_times_to_be_planned_again_stay(self, store: Store, clock: ManualClock) -> None:
-        """A row that stands before times that ran: the ledger keeps them from running twice."""
+        """Occurrences after the index row's time stay, so that they are not run twice."""
         await put(store, a_write(definition=a_definition(every(days=1))))
         first = await only_row(store)
         await run_days(store, clock, 3)
@@ -197,7 +197,7 @@ class LedgerRetentionCases(StoreConformance):
 
     @case
     async def test_ranges_go_as_a_whole(self, store: Store, clock: ManualClock) -> None:
-        """A run of missed times is as old as its last."""
+        """A range of missed times is as old as its last time."""
         definition = a_definition(every(days=1), policies=SKIP)
         await put(store, a_write(definition=definition))
         clock.advance(days=30, hours=12)

@@ -1,4 +1,4 @@
-"""Retention of facts about schedules: of what exists, the newest of each kind stays."""
+"""Retention of schedule events: of existing schedules, the newest of each kind stays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DAYS = 30
 
 
 async def kinds(store: Store, name: str = "a") -> list[str]:
-    """The facts about a schedule, oldest first."""
+    """Return the kinds of a schedule's events, oldest first."""
     return [fact.kind for fact in await store.schedule_events(ScheduleId(f"id-{name}"))]
 
 
 class EventRetentionCases(StoreConformance):
-    """prune_ledger(), the half of facts."""
+    """Cases for schedule events in prune_ledger()."""
 
     @case
     async def test_facts_about_the_gone_go(self, store: Store, clock: ManualClock) -> None:
@@ -32,7 +32,7 @@ class EventRetentionCases(StoreConformance):
 
     @case
     async def test_newest_of_each_kind_stays(self, store: Store, clock: ManualClock) -> None:
-        """What resuming and answers to "why" need."""
+        """The newest event of each kind stays; resuming and `why` need it."""
         for trigger in (HOURLY, DAILY, HOURLY):
             for enabled in (True, False):
                 await put(store, a_write(definition=a_definition(trigger, enabled=enabled)))
@@ -48,7 +48,7 @@ class EventRetentionCases(StoreConformance):
 
     @case
     async def test_newest_change_of_the_rule_stays(self, store: Store, clock: ManualClock) -> None:
-        """What a lost index row is made from; words that came after it say nothing of times."""
+        """The newest change of the trigger stays, since a lost index row is restored from it."""
         await put(store, a_write())
         for trigger, words in ((DAILY, "a"), (HOURLY, "b"), (HOURLY, "c"), (HOURLY, "d")):
             clock.advance(hours=1)

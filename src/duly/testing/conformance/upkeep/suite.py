@@ -1,4 +1,4 @@
-"""The suite of upkeep: owners who leave, history that ages, zone rules that change."""
+"""The conformance suite for upkeep: erasure, retention, and new zone rules."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class UpkeepConformance(
     FinishedCases,
     RecomputeCases,
 ):
-    """Every promise of UpkeepStore."""
+    """The suite for UpkeepStore."""

@@ -1,4 +1,4 @@
-"""New zone rules: rows that older rules put elsewhere are moved, written down, and counted."""
+"""New zone rules: rows with times by older rules are moved, recorded and counted."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from duly.triggers import cron, every, once, weekly
 from duly.triggers.instants import from_ms, to_ms
 
 STEPS = 200
-"""More than any of these cases needs."""
+"""Maximum number of steps; more than any case needs."""
 TUESDAY_MS = START_MS + 20 * HOUR_MS
 """09:00 in Berlin on the day after START."""
 
 
 async def set_row(store: Store, row: IndexRow, by_ms: int) -> None:
-    """Let a row stand where older rules would have put it."""
+    """Shift a row by `by_ms`, as if it had been computed by older rules."""
     await store.remove(a_key(row.name))
     await store.upsert(
         replace(row, nominal_ms=row.nominal_ms + by_ms, run_at_ms=row.run_at_ms + by_ms)
@@ -45,17 +45,17 @@ async def set_row(store: Store, row: IndexRow, by_ms: int) -> None:
 
 
 async def recompute(store: Store, rules: str | None = "2026a", limit: int = 1_000) -> Recomputed:
-    """Every step there is; gives the sum."""
+    """Run all recompute steps and return the sum."""
     total = Recomputed()
     for _ in range(STEPS):
         total += await store.recompute_zones(rules, limit=limit, cursor=total.cursor)
         if total.cursor is None:
             return total
-    raise AssertionError(f"not at the end after {STEPS} steps: {total}")
+    raise AssertionError(f"not finished after {STEPS} steps: {total}")
 
 
 class RecomputeCases(StoreConformance):
-    """recompute_zones() and zone_rules()."""
+    """Cases for recompute_zones() and zone_rules()."""
 
     @case
     async def test_wrong_times_are_moved(self, store: Store) -> None:
@@ -78,7 +78,7 @@ class RecomputeCases(StoreConformance):
 
     @case
     async def test_right_times_are_left_alone(self, store: Store, clock: ManualClock) -> None:
-        """Also with a spread, planned ahead, withdrawn, and where the rule has ended soon."""
+        """Correct times stay: also with a spread, planned ahead, withdrawn, or before an end."""
         triggers = [
             DAILY,
             cron("30 2 * * *", tz="Europe/Berlin", spread=7200),
@@ -97,7 +97,7 @@ class RecomputeCases(StoreConformance):
 
     @case
     async def test_due_times_are_left_alone(self, store: Store, clock: ManualClock) -> None:
-        """They come when they were promised; a time is never moved into the past."""
+        """A due time is not moved."""
         (written,) = await put(store, a_write(definition=a_definition(DAILY)))
         assert written.row is not None
         await set_row(store, written.row, -10 * HOUR_MS)
@@ -110,7 +110,7 @@ class RecomputeCases(StoreConformance):
     async def test_spread_times_wait_for_their_run_time(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """The nominal time has come, and what is left of the spread has not."""
+        """A time is not moved if its nominal time has come but its run time has not."""
         trigger = cron("30 13 * * *", tz="Europe/Berlin", spread=7200)
         (written,) = await put(store, a_write(definition=a_definition(trigger)))
         assert written.row is not None
@@ -121,7 +121,7 @@ class RecomputeCases(StoreConformance):
 
     @case
     async def test_moves_go_forward_only(self, store: Store, clock: ManualClock) -> None:
-        """Half an hour after the time that is right by now, the next is tomorrow's."""
+        """A row whose correct time has passed moves to the next correct time, not into the past."""
         (written,) = await put(store, a_write(definition=a_definition(DAILY)))
         assert written.row is not None
         clock.advance(hours=20, minutes=30)
@@ -159,7 +159,7 @@ class RecomputeCases(StoreConformance):
 
     @case
     async def test_a_local_once_moves_with_its_zone(self, store: Store) -> None:
-        """Also to an instant that has passed by the new rules: it is late, not lost."""
+        """A local once moves even to an instant that has passed: it is late, not lost."""
         for name, at, by_ms in (
             ("later", "2026-03-04T09:00", HOUR_MS),
             ("passed", "2026-03-02T12:30", 2 * HOUR_MS),
@@ -180,7 +180,7 @@ class RecomputeCases(StoreConformance):
 
     @case
     async def test_only_zoned_rows_of_schedules_move(self, store: Store) -> None:
-        """UTC has no rules; a row without a schedule is its application's own."""
+        """Rows in UTC, without a stored schedule, or of a newer trigger version are not moved."""
         for name, trigger in (
             ("utc", cron("0 9 * * *")),
             ("every", every(hours=6)),

@@ -1,1 +1,1 @@
-"""Checks of a simulated run."""
+"""Checks of the record of a simulation."""

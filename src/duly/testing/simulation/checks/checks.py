@@ -1,4 +1,4 @@
-"""What must hold after a simulation: one function for each promise, over the record alone."""
+"""The checks after a simulation: one function for each promise, reading only the record."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _AGREES: dict[OccurrenceState, frozenset[JobState]] = {
     _S.MISSED: frozenset({JobState.CANCELLED}),
     _S.WITHDRAWN: frozenset({JobState.CANCELLED}),
 }
-"""Where a job may have ended, by what became of its occurrence."""
+"""Allowed final job states, by the state of the occurrence."""
 
 
 def none_early(record: Record) -> Iterator[Violation]:
-    """No handler begins before the run time, by the store's clock."""
+    """Yield handlers that began before their run time, by the store's clock."""
     for start in record.starts:
         job = _job_at(record, start.job_id, start.at_ms)
         if job is not None and start.at_ms < job.run_at_ms and job.attempts == 0:
@@ -43,7 +43,7 @@ def none_early(record: Record) -> Iterator[Violation]:
 
 
 def none_doubled(record: Record) -> Iterator[Violation]:
-    """Of each occurrence one job runs at most; of at_most_once jobs, one try."""
+    """Yield occurrences run by several jobs, and at_most_once jobs with several attempts."""
     ran: dict[tuple[str, int], set[JobId]] = defaultdict(set)
     tries = Counter(start.job_id for start in record.starts)
     for start in record.starts:
@@ -59,7 +59,7 @@ def none_doubled(record: Record) -> Iterator[Violation]:
 
 
 def one_job_each(record: Record) -> Iterator[Violation]:
-    """Of all jobs made for one occurrence, all but one were taken back before they began."""
+    """Yield occurrences with more than one job that was not cancelled before it began."""
     made: dict[tuple[str, int], list[JobId]] = defaultdict(list)
     for job_id, changes in record.jobs.items():
         job = changes[0].job
@@ -73,10 +73,10 @@ def one_job_each(record: Record) -> Iterator[Violation]:
 
 
 def never_overlapping(record: Record) -> Iterator[Violation]:
-    """Of a schedule that does not allow overlap, one job is queued or at work at a time."""
+    """Yield overlapping jobs of schedules that do not allow overlap."""
     at_work: dict[str, set[JobId]] = defaultdict(set)
     for changes in _by_step(record):
-        # Within one verb one ends and the next begins, so only what it leaves behind counts.
+        # Within one verb one job may end and the next begin, so only the state after it counts.
         for change in changes:
             job = change.job
             if job is not None and job.schedule_id is not None and job.turn is not None:
@@ -89,7 +89,7 @@ def never_overlapping(record: Record) -> Iterator[Violation]:
 
 
 def ended_by_holder(record: Record) -> Iterator[Violation]:
-    """An attempt is ended by the claim that it runs under, and by no earlier one's late word."""
+    """Yield attempts that were ended with the fence of another claim."""
     for job_id, changes in record.jobs.items():
         for earlier, change in pairwise(changes):
             job, said = earlier.job, record.said.get(change.step)
@@ -97,12 +97,12 @@ def ended_by_holder(record: Record) -> Iterator[Violation]:
                 continue
             is_ended = change.job is not None and change.job.state != job.state
             if is_ended and (job_id, job.fence) not in said:
-                words = f"attempt {job.fence} was ended by another's word"
+                words = f"attempt {job.fence} was ended with another fence"
                 yield Violation("fence", job_id, words)
 
 
 def every_job_ends(record: Record) -> Iterator[Violation]:
-    """Nothing is left scheduled, queued or at work."""
+    """Yield jobs left scheduled, queued or at work."""
     for job_id, changes in record.jobs.items():
         last = changes[-1].job
         if last is not None and last.state not in FINAL:
@@ -111,10 +111,10 @@ def every_job_ends(record: Record) -> Iterator[Violation]:
 
 
 def ledger_agrees(record: Record) -> Iterator[Violation]:
-    """What the ledger says of an occurrence is what its job says."""
+    """Yield occurrences whose ledger row does not match their job, or is still open."""
     for (schedule_id, nominal_ms), row in record.last_rows().items():
         if row.state in OPEN:
-            yield Violation("ledger", schedule_id, f"{nominal_ms} is {row.state} for ever")
+            yield Violation("ledger", schedule_id, f"{nominal_ms} is still {row.state} at the end")
         if row.job_id is None:
             if row.state in (_S.SUCCEEDED, _S.FAILED):
                 yield Violation("ledger", schedule_id, f"{nominal_ms} {row.state} without a job")
@@ -128,14 +128,14 @@ def ledger_agrees(record: Record) -> Iterator[Violation]:
 
 
 def markers_free(record: Record) -> Iterator[Violation]:
-    """Nobody holds the running marker of a schedule when nobody works."""
+    """Yield running markers held by jobs that have ended."""
     for schedule_id, job_id in record.store.tables.running.items():
         if _last_job(record, job_id).state in FINAL:
             yield Violation("marker", schedule_id, f"held by {job_id}, which has ended")
 
 
 def histories_whole(record: Record) -> Iterator[Violation]:
-    """The events of a job are the states it went through, without a gap, as the table allows."""
+    """Yield job histories with gaps, forbidden transitions, or states that were not recorded."""
     for job_id, events in record.events.items():
         if [event.seq for event in events] != list(range(1, len(events) + 1)):
             yield Violation("history", job_id, "its events have a gap")
@@ -145,11 +145,11 @@ def histories_whole(record: Record) -> Iterator[Violation]:
                 yield Violation("history", job_id, f"went from {one} to {other}")
         seen = [change.job.state for change in record.jobs[job_id] if change.job is not None]
         if not _is_path(seen, states):
-            yield Violation("history", job_id, f"seen as {seen}, told as {states}")
+            yield Violation("history", job_id, f"seen as {seen}, recorded as {states}")
 
 
 def metrics_equal(record: Record) -> Iterator[Violation]:
-    """The metrics of occurrences equal the ledger, whatever was killed on the way."""
+    """Yield occurrence metrics that differ from the ledger."""
     rows = record.last_rows().values()
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -157,19 +157,19 @@ def metrics_equal(record: Record) -> Iterator[Violation]:
     for flow, outcome in sorted(counts.keys() | record.metrics.keys()):
         told, found = record.metrics.get((flow, outcome), 0), counts[flow, outcome]
         if told != found:
-            words = f"{outcome}: metrics say {told}, the ledger has {found}"
+            words = f"{outcome}: metrics report {told}, the ledger has {found}"
             yield Violation("metrics", flow, words)
 
 
 def ledger_moves(record: Record) -> Iterator[Violation]:
-    """Rows of the ledger change as their table allows; what is over only by a backfill."""
+    """Yield forbidden transitions of ledger rows; only a backfill may change a closed one."""
     for (schedule_id, nominal_ms), changes in record.rows.items():
         state: OccurrenceState | None = None
         for _, row, is_extra, _ in changes:
             target = None if row is None else row.state
             if target is not None and target != state:
                 is_over = state in (_S.SKIPPED, _S.MISSED) and not is_extra
-                # An edit plans what has come by the old rule, and takes it back, in one step.
+                # An edit plans due times by the old rule and withdraws them in one step.
                 via_plan = target is _S.WITHDRAWN and row_may_go(state, _S.PLANNED)
                 if is_over or not (via_plan or row_may_go(state, target)):
                     words = f"{nominal_ms} went from {state} to {target}"
@@ -178,7 +178,7 @@ def ledger_moves(record: Record) -> Iterator[Violation]:
 
 
 def loops_last(record: Record) -> Iterator[Violation]:
-    """No loop ends with an error, whatever the store answers."""
+    """Yield loops that ended with an error."""
     for node, error in record.errors:
         yield Violation("error", node, error)
 
@@ -204,33 +204,33 @@ CHECKS: tuple[Callable[[Record], Iterator[Violation]], ...] = (
     histories_whole,
     loops_last,
 )
-"""Every promise, in the order they are told."""
+"""All checks, in the order of their reports."""
 
 
 def violations(record: Record) -> list[Violation]:
-    """Everything that does not hold."""
+    """Return all violations."""
     return [each for check in CHECKS for each in check(record)]
 
 
 def _by_step(record: Record) -> Iterator[list[JobChange]]:
-    """The changes of jobs, those of one verb together."""
+    """Yield the changes of jobs, grouped by verb."""
     for _, changes in groupby(record.changes, key=lambda change: change.step):
         yield list(changes)
 
 
 def _job_at(record: Record, job_id: JobId, at_ms: int) -> Job | None:
-    """The job as it stood at a time."""
+    """Return the job as it was at a time, or None."""
     found = [change.job for change in record.jobs[job_id] if change.at_ms <= at_ms]
     return found[-1] if found else None
 
 
 def _last_job(record: Record, job_id: JobId) -> Job:
-    """The job as it was seen last, pruned or not."""
+    """Return the last known value of a job, pruned or not."""
     return next(change.job for change in reversed(record.jobs[job_id]) if change.job is not None)
 
 
 def _is_path(seen: list[JobState], told: list[JobState]) -> bool:
-    """Whether what was seen between verbs are stations of what the events tell."""
+    """Return whether the states seen between verbs are a subsequence of the recorded events."""
     rest = iter(told)
     last: JobState | None = None
     for state in seen:

@@ -1,6 +1,6 @@
-"""What must hold of limits on runs: a second count, from the rows of the ledger alone.
+"""Checks of limits on runs, by an independent count of ledger rows.
 
-A row that is handed over is charged; a withdrawal gives it back; nothing else changes the count.
+A row that is handed over is charged; a withdrawal refunds it; nothing else changes the count.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from duly.testing.simulation.record import Record, RowChange, Violation
 _S = OccurrenceState
 _FREE = frozenset({_S.WITHDRAWN, _S.QUARANTINED})
 _EDITS = frozenset({"put_schedules", "pause_failing"})
-"""Verbs that withdraw, and may decide about the same time anew."""
+"""Verbs that withdraw occurrences, and may plan the same time again."""
 
 
 class _Moment(NamedTuple):
-    """What one verb did to a schedule."""
+    """The changes of one verb to one schedule."""
 
     step: int
     rows: list[tuple[int, RowChange]]
     max_runs: int | None
-    """The limit after it."""
+    """The limit after the verb."""
     runs_had: int | None
-    """The count that is stored after it."""
+    """The stored count after the verb."""
     is_deleted: bool
 
 
 class RunCount:
-    """How many runs a schedule has had, after each verb that touched it."""
+    """The number of runs of a schedule after each verb that changed it."""
 
     def __init__(self, record: Record, schedule_id: ScheduleId) -> None:
         self.counts: list[tuple[_Moment, int]] = []
@@ -53,7 +53,7 @@ class RunCount:
             self.counts.append((moment, sum(charged.values())))
 
     def is_used_up(self, step: int) -> bool:
-        """Return whether nothing was left after a verb."""
+        """Return whether the limit was used up after a verb."""
         known = [(moment, count) for moment, count in self.counts if moment.step <= step]
         if not known:
             return False
@@ -61,16 +61,16 @@ class RunCount:
         return moment.max_runs is not None and count >= moment.max_runs
 
     def _is_charged(self, change: RowChange, earlier: Occurrence | None, before: bool) -> bool:
-        """Return whether a row is charged after a change; `before`: whether it was."""
+        """Return whether a row is charged after a change; `before` states whether it was."""
         row, is_edit = change.row, self._verbs[change.step] in _EDITS
         if row is None or change.is_extra:
-            # A backfill that takes up a skipped time does not give its run back.
+            # A backfill of a skipped time does not refund its run.
             return before
         if row.state is _S.WITHDRAWN:
             return False
         if row.state is _S.MISSED:
-            # An edit withdraws a time and lets the policy decide anew; a worker that finds it too
-            # late gives nothing back.
+            # An edit withdraws a time and applies the policy again; a claim that finds it too
+            # late refunds nothing.
             return before and not is_edit
         # An edit may withdraw a time and plan it again in one step: then it has another job.
         is_again = is_edit and earlier is not None and row.job_id != earlier.job_id
@@ -79,9 +79,9 @@ class RunCount:
 
 
 def _leave_out_unlimited(charged: dict[int, bool], moment: _Moment) -> None:
-    """Leave out what the write which set a limit planned before that, by the old definition.
+    """Uncharge skipped times that the write which set the limit planned by the old definition.
 
-    The record cannot tell it from what the new one planned, if both were skipped.
+    The record cannot distinguish them from skipped times of the new definition.
     """
     excess = sum(charged.values()) - (moment.runs_had or 0)
     rows = [(ms, change.row) for ms, change in moment.rows if change.row is not None]
@@ -90,7 +90,7 @@ def _leave_out_unlimited(charged: dict[int, bool], moment: _Moment) -> None:
 
 
 def limits_kept(record: Record) -> Iterator[Violation]:
-    """No schedule runs more often than its max_runs, and the count stored with it is right."""
+    """Yield schedules that ran more often than their max_runs, or whose stored count is wrong."""
     for schedule_id in record.schedules:
         last, is_told = 0, False
         for moment, count in RunCount(record, schedule_id).counts:
@@ -102,13 +102,13 @@ def limits_kept(record: Record) -> Iterator[Violation]:
                 yield Violation("limit", schedule_id, words)
             if count != moment.runs_had and not is_told:
                 is_told = True
-                words = f"{count} runs, the schedule says {moment.runs_had} at {moment.step}"
+                words = f"{count} runs, the schedule stores {moment.runs_had} at {moment.step}"
                 yield Violation("count", schedule_id, words)
             last = count
 
 
 def _moments(record: Record, schedule_id: ScheduleId) -> Iterator[_Moment]:
-    """What verbs did to a schedule, in their order."""
+    """Yield the changes to a schedule, by verb, in order."""
     rows = [
         (change.step, nominal_ms, change)
         for (owner, nominal_ms), changes in record.rows.items()

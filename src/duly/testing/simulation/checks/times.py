@@ -1,7 +1,7 @@
-"""What must hold of times: each is accounted for once, by the policy that was in force.
+"""Checks of times: each has exactly one ledger row, by the policy that was in force.
 
-Compares the ledger with the oracle. A row that stands for a run of times accounts for each time
-that the rule of its day had between the first and the last.
+Compares the ledger with the oracle. A row for a range covers each time of the trigger then in force
+between the first and the last.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MISFIRES = frozenset({"run_once", "skip", "catch_up"})
 
 
 class _Row(NamedTuple):
-    """A row as it stands at the end, and the rules of the day it was written."""
+    """A ledger row at the end, and the triggers in force when it was written."""
 
     row: Occurrence
     rules: tuple[Trigger, ...]
     is_extra: bool
 
     def covers(self, nominal_ms: int) -> bool:
-        """Whether it accounts for a time."""
+        """Return whether the row covers a time."""
         if self.row.nominal_ms == nominal_ms:
             return True
         is_inside = self.row.is_range and self.row.covers(nominal_ms)
@@ -46,7 +46,7 @@ class _Row(NamedTuple):
 
 
 def covered_once(record: Record) -> Iterator[Violation]:
-    """Every time whose run time came while a schedule was active has one row, rightly so."""
+    """Yield times of active schedules that have no row, several rows, or a wrong withdrawal."""
     for schedule_id, changes in record.schedules.items():
         rows = _rows(record, schedule_id)
         for stretch in stretches(changes):
@@ -71,11 +71,13 @@ def _covered(
         and _is_forgotten(record, schedule_id, each)
         and not is_left_behind(record, schedule_id, each)
     ):
-        yield Violation("forgotten", schedule_id, f"{each.nominal_ms} was withdrawn and not again")
+        yield Violation(
+            "forgotten", schedule_id, f"{each.nominal_ms} was withdrawn and not planned again"
+        )
 
 
 def is_left_behind(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
-    """Whether a deletion came before any planner got to a time: the index row stood there still."""
+    """Return whether the schedule was deleted before a time was planned."""
     last = record.schedules[schedule_id][-1]
     if last.schedule is not None:
         return False
@@ -84,7 +86,7 @@ def is_left_behind(record: Record, schedule_id: ScheduleId, each: Expected) -> b
 
 
 def left_behind(record: Record) -> int:
-    """How many times have no row because a deletion came before any planner."""
+    """Return how many times have no row because of a deletion before they were planned."""
     count = 0
     for schedule_id, changes in record.schedules.items():
         rows = _rows(record, schedule_id)
@@ -99,41 +101,41 @@ def left_behind(record: Record) -> int:
 
 
 def _is_forgotten(record: Record, schedule_id: ScheduleId, each: Expected) -> bool:
-    """Whether a time stayed withdrawn although the schedule still has it."""
+    """Return whether a time stayed withdrawn although the schedule still has it."""
     last = record.rows[schedule_id, each.nominal_ms][-1]
     if last.at_ms < each.run_at_ms:
-        return True  # the definition that it belongs to came later, or stayed
+        return True  # its definition came later, or was not replaced
     known = [one.schedule for one in record.schedules[schedule_id] if one.step <= last.step]
     if not known or known[-1] is None:
         return False
     after = known[-1].definition
     count = RunCount(record, schedule_id)
     if count.is_used_up(last.step) or count.is_used_up(record.steps):
-        return False  # the run that it gave back went to another time
+        return False  # its refunded run went to another time
     return after.enabled and _has(after.trigger, each.nominal_ms)
 
 
 def nothing_unasked(record: Record) -> Iterator[Violation]:
-    """Every row stands for times that the schedule had, or for something that somebody asked."""
+    """Yield rows for times that the schedule did not have and that were not requested."""
     for schedule_id, changes in record.schedules.items():
         found = stretches(changes)
         wanted = {each.nominal_ms for one in found for each in expected(one, record.end_ms)}
         wanted |= {ms for one in found for ms in _taken_along(record, schedule_id, one)}
         for row, _, is_extra in _rows(record, schedule_id):
             is_due = row.state is not _S.WITHDRAWN and not is_extra
-            # A pause is told by the rule that it ended with, whatever was edited meanwhile.
+            # A pause is recorded by the trigger at its end, regardless of edits meanwhile.
             if is_due and row.reason != PAUSED and row.nominal_ms not in wanted:
-                words = f"{row.nominal_ms} is {row.state}, which no rule had then"
+                words = f"{row.nominal_ms} is {row.state}, but no trigger had it then"
                 yield Violation("unasked", schedule_id, words)
 
 
 def _taken_along(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> list[int]:
-    """Times that the write which began a stretch took over, and that its definition has too.
+    """Return times of the earlier definition that the write which began a stretch took over.
 
-    It withdrew them; or they had come and, being spread, were not due, so that nobody had planned
-    them yet.
+    Either it withdrew them; or they had come but, because of their spread, were not due yet and not
+    planned. The new definition has them too.
     """
-    # A time may be withdrawn and planned again in one step: then its row just changes.
+    # A time may be withdrawn and planned again in one step: then its row only changes.
     withdrawn = [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
@@ -146,12 +148,12 @@ def _taken_along(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> l
 
 
 def policies_kept(record: Record) -> Iterator[Violation]:
-    """What a policy swallowed was its to swallow: missed only when late, skipped by overlap."""
+    """Yield rows that contradict their policy: missed within the grace, or wrongly skipped."""
     for (schedule_id, _), changes in record.rows.items():
         state: OccurrenceState | None = None
         for at_ms, row, _, step in changes:
             if row is not None and row.state is not state:
-                # An edit goes by the old definition for what has come, by the new one after that.
+                # An edit applies the old definition to due times and the new one to later ones.
                 asked = _in_force(record, schedule_id, step)
                 told = [list(_kept(schedule_id, at_ms, row, each)) for each in asked]
                 yield from min(told, key=len, default=[])
@@ -168,13 +170,19 @@ def _kept(
             words = f"{row.until_ms} was missed at {at_ms}, within its grace"
             yield Violation("missed", schedule_id, words)
     if row.state is _S.PLANNED and row.reason == "skip":
-        yield Violation("missed", schedule_id, f"{row.nominal_ms} was late, and is to run")
+        yield Violation(
+            "missed",
+            schedule_id,
+            f"{row.nominal_ms} was late and should be skipped, but is planned",
+        )
     if row.state is _S.SKIPPED and policies.overlap == "allow":
-        yield Violation("skipped", schedule_id, f"{row.nominal_ms}, though it may overlap")
+        yield Violation(
+            "skipped", schedule_id, f"{row.nominal_ms} was skipped, but its policy allows overlap"
+        )
 
 
 def pauses_told(record: Record) -> Iterator[Violation]:
-    """Times that came in a pause are missed, once it has ended, or were accounted for before."""
+    """Yield times within a finished pause that do not have exactly one row."""
     for schedule_id, changes in record.schedules.items():
         found = stretches(changes)
         rows = _rows(record, schedule_id)
@@ -182,7 +190,7 @@ def pauses_told(record: Record) -> Iterator[Violation]:
             if pause.definition.enabled or not following.definition.enabled:
                 continue
             if RunCount(record, schedule_id).is_used_up(_step_of(record, schedule_id, following)):
-                continue  # it had no times that the pause could have swallowed
+                continue  # the limit was used up, so the pause had no times
             for each in expected(pause, record.end_ms):
                 count = sum(row.covers(each.nominal_ms) for row in rows)
                 if count != 1:
@@ -191,13 +199,13 @@ def pauses_told(record: Record) -> Iterator[Violation]:
 
 
 def _step_of(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
-    """The verb that began a stretch."""
+    """Return the number of the verb that began a stretch."""
     changes = record.schedules[schedule_id]
     return next(each.step for each in changes if each.at_ms == stretch.since_ms)
 
 
 def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
-    """The last time that a limit on runs left to a schedule, once it had used it up."""
+    """Return the last time that the limit on runs allowed; FOREVER_MS if it was not used up."""
     most = stretch.definition.max_runs
     if most is None:
         return FOREVER_MS
@@ -211,8 +219,8 @@ def _last_ms(record: Record, schedule_id: ScheduleId, stretch: Stretch) -> int:
     if finished_at:
         planned = _taken(record, schedule_id, stretch.since_ms, finished_at[0], _PLANNED)
         return max(planned, default=0)
-    # The write that ends a stretch may use the limit up, and give back what had not begun. So may
-    # a later one, where no planner had come to the times of the stretch before it ended.
+    # The write that ends a stretch may use up the limit and refund runs that had not begun. So may
+    # a later write, if the stretch ended before all its times were planned.
     until_ms = _passed_at_ms(record, schedule_id, stretch)
     taken = _taken(record, schedule_id, 0, until_ms, _PLANNED | {_S.WITHDRAWN})
     return FOREVER_MS if len(taken) < most else max(taken)
@@ -235,7 +243,7 @@ def _taken(
     until_ms: int,
     states: frozenset[OccurrenceState],
 ) -> list[int]:
-    """The schedule's own times whose row came to one of the states between two times."""
+    """Return the schedule's own times whose row entered one of the states in a period."""
     return [
         nominal_ms
         for (owner, nominal_ms), changes in record.rows.items()
@@ -251,7 +259,7 @@ def _taken(
 
 
 def _rows(record: Record, schedule_id: ScheduleId) -> list[_Row]:
-    """The ledger of a schedule at the end."""
+    """Return the ledger rows of a schedule at the end."""
     found = []
     for (owner, _), changes in record.rows.items():
         _, row, is_extra, step = changes[-1]
@@ -262,7 +270,7 @@ def _rows(record: Record, schedule_id: ScheduleId) -> list[_Row]:
 
 
 def _in_force(record: Record, schedule_id: ScheduleId, step: int) -> list[Definition]:
-    """The definitions that a verb may have gone by: the one before it, and the one after it."""
+    """Return the definitions that a verb may have used: the one before it, and the one after."""
     changes = record.schedules[schedule_id]
     before = [each.schedule for each in changes if each.step < step][-1:]
     after = [each.schedule for each in changes if each.step <= step][-1:]

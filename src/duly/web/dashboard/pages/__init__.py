@@ -1,1 +1,1 @@
-"""One module for each group of pages."""
+"""Pages of the dashboard, one module per group."""

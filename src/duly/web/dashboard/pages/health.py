@@ -1,4 +1,4 @@
-"""Health: the rules that tell a silent scheduler from an idle one."""
+"""Health page: checks that distinguish a broken scheduler from an idle one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from duly.web.dashboard.pages.page import Page, Visit
 
 
 async def health(visit: Visit) -> Page:
-    """Alarms of this moment, and what was found when the rest was looked at last."""
+    """Show the current alarms and the latest cached findings."""
     summary = await visit.admin.monitoring.due_summary()
     counted = await visit.costly.health.glimpse()
     values = {

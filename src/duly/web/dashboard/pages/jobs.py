@@ -1,4 +1,4 @@
-"""Jobs: lists by filter, one job with its whole history, and what can be done about them."""
+"""Job pages: list with filter, one job with its history, and actions on jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANCELLABLE = (JobState.SCHEDULED, JobState.QUEUED, JobState.PROCESSING, JobStat
 DELETABLE = (JobState.QUEUED, JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
 MAX_SPANS = 40
 MAX_AT_ONCE = 1_000
-"""Jobs that one bulk action takes."""
+"""Limit of jobs per bulk action."""
 _BULK = {
     "retry": "queued again",
     "delete": "deleted, with their input, result and error",
@@ -28,7 +28,7 @@ _BULK = {
 
 
 async def jobs(visit: Visit) -> Page:
-    """One page of jobs."""
+    """Show one page of jobs."""
     which = filter_of(visit)
     before = visit.word("before")
     page, next_before = await visit.admin.job_page(
@@ -49,7 +49,7 @@ async def jobs(visit: Visit) -> Page:
 
 
 def filter_of(visit: Visit) -> JobFilter:
-    """The filter that an address or a form names."""
+    """Return the filter of a query or form; refuse unknown states."""
     state = visit.word("state")
     if state is not None and state not in set(JobState):
         raise InvalidInput(f"state {state[:30]!r}; allowed: {', '.join(JobState)}")
@@ -64,13 +64,13 @@ def filter_of(visit: Visit) -> JobFilter:
 
 
 def _named(which: JobFilter) -> dict[str, str]:
-    """Return what a filter names."""
+    """Return the fields that a filter sets."""
     found = {each.name: getattr(which, each.name) for each in fields(which)}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
 async def confirm_many(visit: Visit) -> Page:
-    """Show how many jobs a bulk action is about, before it is done."""
+    """Show how many jobs a bulk action affects, for confirmation."""
     do = visit.need("do")
     if do not in _BULK:
         raise InvalidInput(f"do is {do[:30]!r}; allowed: {', '.join(_BULK)}")
@@ -87,7 +87,7 @@ async def confirm_many(visit: Visit) -> Page:
 
 
 async def job(visit: Visit) -> Page:
-    """One job with its attempts and events."""
+    """Show one job with its attempts and events."""
     job_id = JobId(visit.need("id"))
     detail = await visit.admin.job(job_id)
     state = detail.job.state
@@ -106,7 +106,7 @@ async def job(visit: Visit) -> Page:
 
 
 def spans_of(detail: JobDetail, now: datetime) -> list[Span]:
-    """Waiting and attempts, a lane for each attempt."""
+    """Return the waiting times and attempts of a job, one lane per attempt."""
     found: list[Span] = []
     waiting_since = detail.job.created_at
     for lane, attempt in enumerate(detail.attempts[-MAX_SPANS:]):
@@ -158,12 +158,12 @@ async def _delete_many(visit: Visit) -> Done:
 
 
 def _list_of(visit: Visit) -> str:
-    """Return the list that a bulk action was asked on."""
+    """Return the path of the list that a bulk action came from."""
     return f"/jobs?{urlencode(_named(filter_of(visit)))}"
 
 
 def _bulk_target(visit: Visit) -> str:
-    """Return the whole filter, so that the audit tells which jobs were meant."""
+    """Return the whole filter, so that the audit records which jobs were meant."""
     known = [each.name for each in fields(JobFilter)]
     return f"jobs:{urlencode({name: word for name in known if (word := visit.word(name))})}"
 

@@ -1,4 +1,4 @@
-"""The first page: what is due, how late things are, what ended, what comes."""
+"""Overview page: due rows, lateness, ended jobs, next fires and forecast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LATELY_DEAD = 5
 
 
 async def overview(visit: Visit) -> Page:
-    """The whole at a glance."""
+    """Show a summary of the whole system."""
     seen = await visit.costly.overview.get()
     dead, _ = await visit.admin.job_page(JobFilter(state=JobState.DEAD), limit=_LATELY_DEAD)
     states = [

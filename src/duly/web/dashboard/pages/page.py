@@ -1,4 +1,4 @@
-"""What every page gets, and what it gives: one visit, one template with its values."""
+"""Common types of pages: a page takes a visit and returns a template with values."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from duly.web.operators.accounts import Operator
 
 
 class MonitoredApp(Protocol):
-    """What the pages look at: `Duly`, or anything with the same parts."""
+    """Parts of an application that the pages need; `Duly` has them."""
 
     @property
     def admin(self) -> Admin:
-        """Where everything is read and done."""
+        """Operator interface to the store."""
 
     @property
     def flows(self) -> Sequence[Flow]:
-        """What schedules can be made for."""
+        """Flows that schedules can be created for."""
 
     @property
     def meters(self) -> Meters:
-        """What this process has done."""
+        """Counters of this process."""
 
     @property
     def safe_url(self) -> str:
-        """The database, without what may be a password."""
+        """Database URL without the password."""
 
 
 class MenuCounts(NamedTuple):
-    """What the menu says beside its words."""
+    """Counts shown in the menu."""
 
     states: Mapping[JobState, int]
     quarantined: int
 
     @property
     def dead(self) -> int:
-        """Jobs that somebody should look at."""
+        """Number of dead jobs."""
         return self.states.get(JobState.DEAD, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """Answers that many ask for, or that take longer than a page may: kept for a while."""
+    """Cached reads that many pages share or that are too slow for a page."""
 
     overview: Shared[Overview]
-    """However many look on, and however often, the database is asked once a second."""
+    """Read at most once a second, however many pages are open."""
     forecast: Kept[Forecast]
     health: Kept[Health]
     menu: Kept[MenuCounts]
 
     @classmethod
     def of(cls, app: MonitoredApp) -> Costly:
-        """The answers of an application."""
+        """Return the caches of an application."""
         return cls(
             Shared(lambda: _overview(app), for_s=1),
             Kept(lambda: _forecast(app), for_s=30),
@@ -73,7 +73,7 @@ class Costly:
         )
 
 
-# `admin` is asked for late: it opens the database.
+# `admin` is accessed late because it opens the database.
 async def _overview(app: MonitoredApp) -> Overview:
     return await app.admin.monitoring.overview()
 
@@ -95,33 +95,33 @@ async def _menu_counts(app: MonitoredApp) -> MenuCounts:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One look at one page, or one wish."""
+    """One request for a page or an action."""
 
     app: MonitoredApp
     costly: Costly
     operator: Operator
     now: datetime
     query: Mapping[str, str] = field(default_factory=dict)
-    """Of the address; for a wish, the fields of the form."""
+    """Query parameters; for an action, the fields of the form."""
 
     @property
     def admin(self) -> Admin:
-        """Where everything is read and done."""
+        """Operator interface to the store."""
         return self.app.admin
 
     def word(self, name: str) -> str | None:
-        """A field that may be absent or empty."""
+        """Return a field, or None if it is absent or empty."""
         return self.query.get(name, "").strip() or None
 
     def need(self, name: str) -> str:
-        """A field that must be there."""
+        """Return a required field; refuse if it is missing."""
         found = self.word(name)
         if found is None:
             raise InvalidInput(f"the field {name!r} is missing")
         return found
 
     def whole(self, name: str, otherwise: int | None = None) -> int | None:
-        """A field that is a whole number."""
+        """Return a field as an integer; `otherwise` if it is absent."""
         found = self.word(name)
         if found is None:
             return otherwise
@@ -132,24 +132,24 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What to show."""
+    """A page to render."""
 
     template: str
     title: str
     section: str
-    """Which part of the menu it belongs to."""
+    """Menu entry that the page belongs to."""
     values: Mapping[str, Any] = field(default_factory=dict)
     is_live: bool = True
-    """Whether it changes while one looks on."""
+    """True: the page is updated while it is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a wish."""
+    """Result of an action."""
 
     words: str
     go_to: str | None = None
-    """A path of the dashboard; None: back to where it came from."""
+    """Path to continue at; None: the page that the form came from."""
 
 
 PageOf = Callable[[Visit], Awaitable[Page]]
@@ -157,12 +157,12 @@ PageOf = Callable[[Visit], Awaitable[Page]]
 
 @dataclass(frozen=True, slots=True)
 class PageAction:
-    """Something an operator can do, and how the audit names it."""
+    """An operator action, and its name in the audit."""
 
     action: str
     grant: Callable[[Visit], Awaitable[Done]]
     target: str | Callable[[Visit], str]
-    """With the names of form fields in braces, as in `job:{id}`; or a function that tells."""
+    """Template with form fields in braces, as in `job:{id}`, or a function of the visit."""
 
     def target_of(self, visit: Visit) -> str:
         """Return the target of an action, for the audit."""

@@ -1,4 +1,4 @@
-"""Queues and workspaces, workers, quarantine, audit."""
+"""Pages of queues and workspaces, workers, locks, quarantine and audit."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ PAGE_SIZE = 100
 
 
 async def queues(visit: Visit) -> Page:
-    """Queues with what is decided about them and what is in them."""
+    """Show the queues with their settings and counts."""
     counts = await visit.admin.monitoring.queues()
     values = {"queues": counts, "all_paused": await visit.admin.all_paused()}
     return Page("queues.html", "Queues", "queues", values)
 
 
 async def queue(visit: Visit) -> Page:
-    """One queue and the workspaces that wait in it."""
+    """Show one queue with its waiting workspaces."""
     name = visit.need("name")
     found = [each for each in await visit.admin.monitoring.queues(1_000) if each[0].queue == name]
     values = {
@@ -28,23 +28,23 @@ async def queue(visit: Visit) -> Page:
 
 
 async def workers(visit: Visit) -> Page:
-    """Who works, on what, and since when."""
+    """Show the workers."""
     return Page("workers.html", "Workers", "workers", {"workers": await visit.admin.workers()})
 
 
 async def locks(visit: Visit) -> Page:
-    """Who holds what, and until when."""
+    """Show the held locks."""
     return Page("locks.html", "Locks", "locks", {"locks": await visit.admin.locks(limit=PAGE_SIZE)})
 
 
 async def quarantine(visit: Visit) -> Page:
-    """Schedules that cannot be evaluated."""
+    """Show the schedules that cannot be evaluated."""
     found = await visit.admin.schedules.quarantined(PAGE_SIZE)
     return Page("quarantine.html", "Quarantine", "quarantine", {"rows": found})
 
 
 async def audit(visit: Visit) -> Page:
-    """Who did what."""
+    """Show the audit log."""
     before = visit.whole("before")
     target = visit.word("target")
     found = await visit.admin.monitoring.audit(target=target, before=before, limit=PAGE_SIZE + 1)
@@ -59,20 +59,20 @@ async def audit(visit: Visit) -> Page:
 async def _pause(visit: Visit) -> Done:
     name = visit.need("name")
     await visit.admin.pause(name, visit.word("note"), by=visit.operator.name)
-    return Done(f"Queue {name} is paused; running jobs go on.")
+    return Done(f"Queue {name} is paused; running jobs continue.")
 
 
 async def _resume(visit: Visit) -> Done:
     name = visit.need("name")
     await visit.admin.resume(name)
     if await visit.admin.all_paused() is not None:
-        return Done(f"Queue {name} opens when the pause of all queues ends.")
-    return Done(f"Queue {name} is open again.")
+        return Done(f"Queue {name} resumes when the pause of all queues ends.")
+    return Done(f"Queue {name} is resumed.")
 
 
 async def _pause_all(visit: Visit) -> Done:
     await visit.admin.pause_all(visit.word("note"), by=visit.operator.name)
-    return Done("All queues are paused; running jobs go on.")
+    return Done("All queues are paused; running jobs continue.")
 
 
 async def _resume_all(visit: Visit) -> Done:
@@ -90,7 +90,7 @@ async def _limit(visit: Visit) -> Done:
 async def _release_lock(visit: Visit) -> Done:
     name = visit.need("name")
     lock = await visit.admin.release_lock(name)
-    return Done(f"Lock {name} is free; {lock.owner} had it.")
+    return Done(f"Lock {name} is released; its owner was {lock.owner}.")
 
 
 ACTIONS = {

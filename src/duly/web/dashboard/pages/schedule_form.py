@@ -1,7 +1,7 @@
-"""Making and changing a schedule: first when, with a preview, then what.
+"""Form for creating and changing a schedule: first the rule, with a preview, then the action.
 
-The rule is looked at before anything is stored, so that a mistake is seen where it was made. The
-input of a schedule is never shown again: an empty field leaves it as it is.
+The rule is validated before anything is stored. The input of a schedule is never shown again: an
+empty field leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXAMPLES = (
 
 
 async def new_schedule(visit: Visit) -> Page:
-    """The form of a new schedule."""
+    """Show the form for a new schedule."""
     values = _preview(visit, visit.word("rule"), visit.word("zone") or "UTC")
     actions = sorted(each.name for flow in visit.app.flows for each in flow.actions.values())
     values |= {"seen": None, "actions": actions, "here": "/schedules/new", "key": {}}
@@ -42,7 +42,7 @@ async def new_schedule(visit: Visit) -> Page:
 
 
 async def edit_schedule(visit: Visit) -> Page:
-    """The form of a change."""
+    """Show the form for changing a schedule."""
     key = key_of(visit)
     seen = await visit.admin.schedules.get(key)
     rule, zone = words_of(seen)
@@ -53,7 +53,7 @@ async def edit_schedule(visit: Visit) -> Page:
 
 
 def words_of(seen: ScheduleView) -> tuple[str, str]:
-    """A stored rule as somebody would write it: a cron expression and a zone, or JSON."""
+    """Return a stored rule as form fields: a cron expression or JSON, and a zone."""
     stored = seen.trigger
     plain = {"kind", "expression", "tz", "v"}
     if stored.get("kind") == "cron" and not set(stored) - plain:
@@ -62,7 +62,7 @@ def words_of(seen: ScheduleView) -> tuple[str, str]:
 
 
 def trigger_from(rule: str, zone: str) -> Trigger:
-    """Return the rule of the form; the zone field counts where the rule itself names none."""
+    """Return the rule of the form; the zone field applies if the rule itself names none."""
     return parse_trigger(rule, wall=Wall(zone))
 
 
@@ -103,7 +103,7 @@ def _page_of(visit: Visit) -> str:
 
 
 def _mine(visit: Visit) -> tuple[ScopedSchedules, str]:
-    """The schedules of the owner that a form names, and the name of one."""
+    """Return the schedules of the owner named in a form, and the schedule's name."""
     key = key_of(visit)
     known = next((each for each in visit.app.flows if each.name == key.flow), None)
     actions = None if known is None else frozenset(known.actions)
@@ -120,7 +120,7 @@ async def _create(visit: Visit) -> Done:
         input=_json(visit),
         description=visit.word("description") or "",
     )
-    return Done(f"{name} is made.", _page_of(visit))
+    return Done(f"{name} is created.", _page_of(visit))
 
 
 async def _edit(visit: Visit) -> Done:

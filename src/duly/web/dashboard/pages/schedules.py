@@ -1,4 +1,4 @@
-"""Schedules: search over all owners, one schedule with what comes and what was, and its wishes."""
+"""Schedule pages: search over all owners, one schedule with times and ledger, and its actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEXT_TIMES = 8
 
 
 async def schedules(visit: Visit) -> Page:
-    """One page of schedules."""
+    """Show one page of schedules."""
     which = filter_of(visit)
     after = visit.word("after")
     found = await visit.admin.schedules.search(which, after=after, limit=PAGE_SIZE + 1)
@@ -46,7 +46,7 @@ async def schedules(visit: Visit) -> Page:
 
 
 def filter_of(visit: Visit) -> ScheduleFilter:
-    """The filter that an address names."""
+    """Return the filter of a query."""
     return ScheduleFilter(
         flow=visit.word("flow"),
         scope=visit.word("scope"),
@@ -57,7 +57,7 @@ def filter_of(visit: Visit) -> ScheduleFilter:
 
 
 def _chosen(visit: Visit, field: str, allowed: Sequence[str]) -> str | None:
-    """Read a field of an address that names one of a few values, or nothing."""
+    """Return a query field, or None; refuse values that are not allowed."""
     given = visit.word(field)
     if given is not None and given not in allowed:
         raise InvalidInput(f"{field} {given[:30]!r}; allowed: {', '.join(allowed)}")
@@ -65,12 +65,12 @@ def _chosen(visit: Visit, field: str, allowed: Sequence[str]) -> str | None:
 
 
 def key_of(visit: Visit) -> ScheduleKey:
-    """The key that an address or a form names."""
+    """Return the key of a schedule from a query or form."""
     return ScheduleKey(visit.need("flow"), visit.need("scope"), visit.need("name"))
 
 
 async def schedule(visit: Visit) -> Page:
-    """One schedule."""
+    """Show one schedule."""
     key = key_of(visit)
     detail = await visit.admin.schedules.show(key, times=NEXT_TIMES, limit=LEDGER_READ)
     seen = detail.schedule
@@ -99,7 +99,7 @@ async def schedule(visit: Visit) -> Page:
 
 
 def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOptions | Policies:
-    """Return how its jobs run; of an action not known here, only what the schedule sets."""
+    """Return the run options of its jobs; for an unknown action, only what the schedule sets."""
     name = f"{seen.flow}.{seen.action}"
     for flow in visit.app.flows:
         for action in flow.actions.values():
@@ -109,7 +109,7 @@ def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOpt
 
 
 def instant(text: str, zone: ZoneInfo) -> datetime:
-    """An instant somebody wrote: on the wall of a zone, unless it names its own offset."""
+    """Parse an ISO-8601 time; without an offset it is local time in `zone`."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -120,7 +120,7 @@ def instant(text: str, zone: ZoneInfo) -> datetime:
 def calendar(
     seen: ScheduleView, rows: Sequence[OccurrenceView], now: datetime
 ) -> Mapping[date, Day]:
-    """Days as they went and as they are planned."""
+    """Return the past and planned days of a schedule."""
     zone = ZoneInfo(seen.zone)
     past = past_days(
         (each.nominal_at.astimezone(zone).date(), each.state.value, each.times) for each in rows
@@ -130,14 +130,14 @@ def calendar(
 
 
 def mark(each: OccurrenceView, zone: ZoneInfo) -> tuple[str, str]:
-    """An occurrence for the strip: its state, and words."""
+    """Return the state and label of an occurrence, for the strip."""
     at = each.nominal_at.astimezone(zone)
     times = f" ({each.times:,} times)" if each.times > 1 else ""
     return each.state.value, f"{at:%a %Y-%m-%d} {clock_words(at)}: {each.state}{times}"
 
 
 def tally(rows: Sequence[OccurrenceView]) -> Mapping[str, int]:
-    """What became of the latest occurrences."""
+    """Count occurrences by state."""
     found: dict[str, int] = {}
     for each in rows:
         found[each.state.value] = found.get(each.state.value, 0) + each.times
@@ -145,7 +145,7 @@ def tally(rows: Sequence[OccurrenceView]) -> Mapping[str, int]:
 
 
 def by(visit: Visit) -> str:
-    """How an operator is named in the events of a schedule."""
+    """Return an operator's name as recorded in the events of a schedule."""
     return f"operator:{visit.operator.name}"
 
 
@@ -164,7 +164,7 @@ async def _resume(visit: Visit) -> Done:
 async def _run_now(visit: Visit) -> Done:
     key = key_of(visit)
     made = await visit.admin.schedules.run_now(key, visit.need("request"))
-    return Done(f"{key.name} runs once more: {made.state}.")
+    return Done(f"Extra run of {key.name}: {made.state}.")
 
 
 async def _backfill(visit: Visit) -> Done:

@@ -1,6 +1,6 @@
-"""PostgreSQL: arrays as PostgreSQL writes them.
+"""PostgreSQL: array literals.
 
-Thousands of values as one text cost the driver far less than as a list of parameters.
+Thousands of values in one text cost the driver far less than a list of parameters.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import cast
 
 
 def numbers_array(numbers: Sequence[int | None]) -> str:
-    """Numbers for a CAST to bigint[] or integer[]."""
+    """Return an array literal of numbers for a CAST to bigint[] or integer[]."""
     return "{" + str(list(numbers))[1:-1].replace("None", "NULL") + "}"
 
 
 def texts_array(texts: Sequence[str | None]) -> str:
-    """Texts for a CAST to text[]; where none is special, which one look tells, as they are."""
+    """Return an array literal of texts for a CAST to text[]; quote only if a text needs it."""
     if texts and None not in texts:
         joined = '","'.join(cast(Sequence[str], texts))
         if "\\" not in joined and joined.count('"') == 2 * (len(texts) - 1):

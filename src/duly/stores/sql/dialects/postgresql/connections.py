@@ -1,8 +1,7 @@
-"""PostgreSQL: how Duly's own connections are opened, bounded and discarded.
+"""PostgreSQL: open, bound and discard Duly's own connections.
 
-Takes the URL and the options; gives connection parameters and an engine. Always holds: the URL wins
-over the defaults here, a connection whose server cannot serve it never goes back to the pool, and
-every statement but those of migrations has a deadline. Connections of callers are left alone.
+The URL overrides the defaults here, a connection whose server cannot serve it never returns to the
+pool, and every statement except migrations has a deadline. Connections of callers are not changed.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from sqlalchemy.engine import URL, ExceptionContext
 from duly.stores.sql.options import SqlOptions
 
 CONNECT_TIMEOUT_S = 5
-"""For each host of the URL."""
+"""Seconds for each host of the URL."""
 KEEPALIVE_PROBES = 3
 SERVER_SHARE = 0.8
-"""The share of a deadline after which the server cancels a slow statement: before the client gives
-up on the connection."""
+"""Share of the deadline after which the server cancels a slow statement, so that it does so before
+the client gives up the connection."""
 
 _LOST_SERVER = {
     "25006",  # read_only_sql_transaction: a standby, or a server that is fenced
@@ -35,17 +34,17 @@ _CONNECTION_EXCEPTION = "08"
 
 
 def is_lost_server(sqlstate: str) -> bool:
-    """Return whether an error says that this server cannot serve this connection any more."""
+    """Return whether a SQLSTATE means that the server can no longer serve this connection."""
     return sqlstate in _LOST_SERVER or sqlstate.startswith(_CONNECTION_EXCEPTION)
 
 
 def connect_parameters(url: URL, options: SqlOptions) -> dict[str, Any]:
-    """Return the parameters of libpq that the URL leaves open."""
+    """Return the libpq parameters that the URL does not set."""
     deadline_s = options.deadline_s
     wanted = {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "application_name": "duly",
-        # Of several hosts the primary; a lone standby is refused rather than used.
+        # Use the primary of several hosts; refuse a lone standby.
         "target_session_attrs": "read-write",
         "keepalives": 1,
         "keepalives_idle": max(1, round(deadline_s)),
@@ -66,7 +65,7 @@ def make_engine(url: URL, options: SqlOptions) -> Engine:
         pool_size=options.connections,
         max_overflow=0,
         pool_recycle=options.recycle_s,
-        hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
+        hide_parameters=True,  # job inputs must not leak into unexpected errors
         pool_pre_ping=False,
         connect_args={
             "prepare_threshold": 5 if options.prepared_statements else None,
@@ -89,16 +88,16 @@ def make_engine(url: URL, options: SqlOptions) -> Engine:
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "checkin", restore_deadline)
     event.listen(engine, "handle_error", _discard_lost)
-    if options.prepared_statements:  # else there may be a pooler, which would not keep settings
+    if options.prepared_statements:  # otherwise a pooler may be in use, which loses settings
         event.listen(engine, "connect", prepare_session)
     return engine
 
 
 def extend_deadline(connection: Connection, deadline_s: float | None) -> None:
-    """Let statements of this transaction take longer; None: without end.
+    """Extend the statement deadline of this transaction; None: no limit.
 
-    The statement that says so has the usual deadline, so a connection that hangs already is found.
-    The limit between statements stays: a client that vanishes does not keep its locks.
+    Setting it has the usual deadline, so a hung connection is detected. The limit between
+    statements stays, so that a client that disappears does not keep its locks.
     """
     timeout_ms = "0" if deadline_s is None else _server_timeout_ms(deadline_s)
     connection.execute(
@@ -111,11 +110,11 @@ def extend_deadline(connection: Connection, deadline_s: float | None) -> None:
 
 def _prepare_session(connection: Any, deadline_s: float) -> None:
     timeout_ms = _server_timeout_ms(deadline_s)
-    # A plan made for any array at all is made for a short one, and reads the whole table for a
-    # long one: four times slower from the eleventh batch on. The timeouts end what a client that is
-    # gone has left: others wait for its locks. Those that an administrator has set stay.
-    # While a snapshot is held, an index of few rows looks dear for its many pages, and the server
-    # would read the table. Releases before 18 would also compile what no index can answer.
+    # A generic plan assumes a short array and reads the whole table for a long one: four times
+    # slower from the eleventh batch on. The timeouts release the locks of clients that are gone;
+    # timeouts set by an administrator stay. While a snapshot is held, an index with few rows but
+    # many pages looks expensive, and the server would scan the table. Releases before 18 would also
+    # JIT-compile what no index can answer.
     connection.execute(
         "SELECT set_config(name, wanted, false) FROM (VALUES "
         "('plan_cache_mode', 'force_custom_plan'), ('enable_seqscan', 'off'), ('jit', 'off'), "
@@ -132,6 +131,6 @@ def _server_timeout_ms(deadline_s: float) -> str:
 
 
 def _discard_lost(context: ExceptionContext) -> None:
-    """Let SQLAlchemy drop the connection, and those opened before it, when they are next used."""
+    """Make SQLAlchemy drop the connection, and those opened before it, on their next use."""
     if is_lost_server(getattr(context.original_exception, "sqlstate", None) or ""):
         context.is_disconnect = True

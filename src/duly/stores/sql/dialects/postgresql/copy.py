@@ -1,7 +1,7 @@
 """PostgreSQL: many new jobs and ledger rows by COPY, several times as fast as INSERT.
 
-COPY knows no "unless it is there", so it runs in a savepoint: where an id exists already, which
-only a repeated call brings about, nothing is stored and the caller inserts one by one.
+COPY has no ON CONFLICT, so it runs in a savepoint: if an id exists already, which only happens when
+a call is repeated, nothing is stored and the caller falls back to INSERT.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duly.stores.sql.db import Db
 
 _OWN = ("id", "input", "idempotency_key", "workspace", "scope", "schedule_id", "nominal_ms")
-"""Columns that differ from job to job; the others are written once for all that share them."""
+"""Columns that differ from job to job; the others are formatted once for all jobs sharing them."""
 _LINE = ("queue", "place", "action", "run_at_ms")
 _KEY = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in (*_OWN, "key")))
 _LEDGER = {name: attrgetter(name) for name in Entry.__struct_fields__}
@@ -29,7 +29,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
-    """Ids and states of the jobs, all of them new; None: nothing was stored."""
+    """Store new jobs; return their ids and states, or None if one exists and none was stored."""
     now_ms = db.now_ms()
     shared = _Shared(now_ms)
     parts = [shared.of(job) for job in jobs]
@@ -69,15 +69,15 @@ def copy_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str] | None:
 
 
 def copy_occurrences(db: Db, entries: Sequence[Entry]) -> bool:
-    """Store ledger rows, all of them new; False: nothing was stored."""
+    """Store new ledger rows; False: one exists, and nothing was stored."""
     names, lines = _lines({name: list(map(get, entries)) for name, get in _LEDGER.items()})
     return _stored(db, {f"occurrences ({', '.join(names)})": lines})
 
 
 def _lines(columns: dict[str, Sequence[Any]]) -> tuple[list[str], list[str]]:
-    """Names and lines of columns that are not all alike; those without a value are left out.
+    """Return column names and COPY lines; columns that are NULL in all rows are left out.
 
-    What is the same in all lines stands last, put into words once.
+    Columns with the same value in all rows come last and are formatted once.
     """
     alike = {name: values[0] for name, values in columns.items() if _is_alike(values)}
     own = [name for name in columns if name not in alike]
@@ -92,7 +92,7 @@ def _is_alike(values: Sequence[Any]) -> bool:
 
 
 def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
-    """Copy lines to tables, all or, where something is there already, nothing."""
+    """Copy lines to tables; False: a row exists already, and nothing was stored."""
     import psycopg
 
     prefix, _ = db.dialect.names(db.tables)
@@ -112,7 +112,7 @@ def _stored(db: Db, targets: dict[str, Sequence[str]]) -> bool:
         failure = DBAPIError.instance("COPY", None, error, psycopg.Error)
         is_lost = driver.closed or is_lost_server(error.sqlstate or "")
         if is_lost and not db.is_foreign:
-            # SQLAlchemy has not seen this error: without this the connection would be used again.
+            # SQLAlchemy has not seen this error and would use the connection again.
             db.connection.invalidate(error)
             failure.connection_invalidated = True
         raise failure from error
@@ -125,17 +125,17 @@ def _copy(cursor: Any, target: str, lines: Iterable[str]) -> None:
 
 
 class _Part(NamedTuple):
-    """What jobs have in common."""
+    """The shared columns of similar jobs."""
 
     state: str
     text: str
-    """Their columns, as COPY reads them."""
+    """Columns of `jobs`, formatted for COPY."""
     line: str | None
-    """Those of the line that they stand in, if they are queued."""
+    """Columns of `job_line`, formatted for COPY; None: not queued."""
 
 
 class _Shared:
-    """The columns that jobs of one call have in common, written once for all of them."""
+    """A cache of the columns that jobs of one call share, each formatted once."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -144,7 +144,7 @@ class _Shared:
         self.names = [name for name in sample if name not in _OWN]
 
     def of(self, job: NewJob) -> _Part:
-        """The part of a job that it shares."""
+        """Return the shared columns of a job."""
         key = _KEY(job)
         found = self._parts.get(key)
         if found is None:
@@ -158,7 +158,7 @@ class _Shared:
 
 
 def _column(values: Sequence[Any]) -> Sequence[str]:
-    """Values as COPY reads them; where none is special, which one look tells, as they are."""
+    """Return values formatted for COPY; escape only if a value needs it."""
     if _is_alike(values):
         return [_text(values[0])] * len(values)
     if None in values:
@@ -169,7 +169,7 @@ def _column(values: Sequence[Any]) -> Sequence[str]:
 
 
 def _text(value: object) -> str:
-    """A value as COPY reads it."""
+    """Return a value formatted for COPY."""
     if value is None:
         return "\\N"
     text = str(value)

@@ -1,7 +1,7 @@
-"""PostgreSQL: what differs.
+"""The PostgreSQL dialect.
 
-Rows are claimed past other transactions' locks, arrays carry a batch in one statement, and guards
-are transaction-scoped advisory locks, which a transaction-mode pooler keeps intact.
+Claims skip rows locked by other transactions, arrays send a batch in one statement, and guards are
+transaction-scoped advisory locks, which work through a transaction-mode pooler.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RACES = {"40001", "40P01", "23505"}
 """Serialization failure, deadlock, unique violation."""
 _UNIQUE_VIOLATION = "23505"
 _UNAVAILABLE = {"42501", "42P01", "42703", "42P07"}
-"""Missing rights, tables or columns: they come with a grant, or with a migration."""
+"""Missing rights, tables or columns: a grant or a migration adds them."""
 _FAILURES = {
     "21": Failure.BAD_VALUE,
     "22": Failure.BAD_VALUE,
@@ -60,9 +60,9 @@ _FAILURES = {
     "23": Failure.BUG,
     "42": Failure.BUG,
 }
-"""By the class of the SQLSTATE; any other class passes by itself or is for an operator to mend."""
+"""Failures by SQLSTATE class; all others are temporary or need an operator."""
 _SHARES = 256
-"""Locks that the scopes of a namespace share: few wait for another's, and a bulk needs no more."""
+"""Number of locks shared by the scopes of a namespace: few collisions, and a limit for bulks."""
 
 
 class PostgresqlDialect:
@@ -90,7 +90,7 @@ class PostgresqlDialect:
     extend_deadline = staticmethod(extend_deadline)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
-        """Return an engine of bounded connections; refuses to start without the driver."""
+        """Return an engine of bounded connections; refuse to start without the driver."""
         try:
             import psycopg  # noqa: F401
         except ImportError:
@@ -100,40 +100,40 @@ class PostgresqlDialect:
         return make_engine(url, options)
 
     def faults(self) -> list[str]:
-        """None known."""
+        """Return an empty list: no faults are known."""
         return []
 
     def tables(self, namespace: str | None) -> Tables:
-        """A namespace is a schema."""
+        """Return the tables of a namespace, which is a schema."""
         return make_tables(PREFIX, namespace)
 
     def names(self, tables: Tables) -> tuple[str, str]:
-        """Tables are qualified; an index always lives in the schema of its table."""
+        """Return the prefixes; table names are qualified, an index is in its table's schema."""
         schema = tables.schema.schema
         return (PREFIX if schema is None else f'"{schema}".{PREFIX}'), PREFIX
 
     def now_ms(self) -> ColumnElement[int]:
-        """The server's clock at the start of the statement: stable, so an index can use it."""
+        """Return the server's time at statement start: stable, so that indexes can be used."""
         return cast(func.extract("epoch", func.statement_timestamp()) * 1000, BigInteger)
 
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
-        """A transaction-scoped advisory lock, and the schema of the namespace."""
+        """Take a transaction-scoped advisory lock and create the schema of the namespace."""
         schema = tables.schema.schema
-        # Waiting for another starter, and building indexes, may take as long as they take.
+        # Waiting for another process and building indexes have no time limit.
         self.extend_deadline(connection, None)
         self._lock(connection, f"duly schema {schema}")
         if schema is not None:
             connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
 
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
-        """A transaction-scoped advisory lock on the claim id."""
+        """Take a transaction-scoped advisory lock on the claim id."""
         self._lock(connection, f"duly claim {tables.schema.schema} {claim_id}")
 
     def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
-        """Advisory locks of which many scopes share one: the server has room for some thousands."""
+        """Take advisory locks shared by many scopes: the server has room for some thousands."""
         shares = {crc32(scope.encode(errors="replace")) % _SHARES for scope in scopes}
         names = [f"duly create {tables.schema.schema} {share}" for share in sorted(shares)]
-        # In order, as everybody does: so no two wait for each other's.
+        # All callers lock in the same order, which prevents deadlocks.
         connection.execute(
             text(
                 "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) "
@@ -148,36 +148,37 @@ class PostgresqlDialect:
         )
 
     def insert(self, table: Table) -> Any:
-        """An INSERT that knows `on_conflict_do_update`."""
+        """Return an INSERT that supports `on_conflict_do_update`."""
         return insert(table)
 
     def records(self, table: Table) -> str:
-        """JSON, which is one parameter however many rows there are."""
+        """Return SQL that reads rows from one JSON parameter."""
         columns = ", ".join(f"{each.name} {each.type}" for each in table.c)
         return f"json_to_recordset(CAST(:rows AS json)) AS r ({columns})"
 
     def insert_or_ignore(self, table: Table) -> Any:
-        """An INSERT that leaves an existing row alone."""
+        """Return an INSERT that keeps existing rows."""
         return insert(table).on_conflict_do_nothing()
 
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-        """An array that the planner does not see: it would read it once more, only to count."""
+        """Return a condition on an array hidden from the planner, which would parse it to count."""
         unseen = select(literal(numbers_array(numbers))).scalar_subquery()
         return column == any_(cast(unseen, ARRAY(BigInteger)))
 
     def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:
-        """Return a subquery for each row: a server that expects one row would read all for each."""
+        """Return a lateral subquery: a server that expects one row would scan the table."""
         return select(table).where(condition).limit(1).lateral()
 
     def advance_rows(
         self, db: Db, numbers: Sequence[int], versions: Sequence[int], moves: Moves
     ) -> None:
-        """One UPDATE from five arrays, none of which the planner may see.
+        """Move rows with one UPDATE from five arrays, all hidden from the planner.
 
-        It would count them, and for a thousand read and hash a whole table of twenty thousand.
+        With their lengths known, for a thousand rows it would read and hash a whole table of twenty
+        thousand.
 
-        A row is found by number and version, which are the key: by its number alone, the index
-        gives an entry for each move of the row, for as long as a snapshot is held.
+        A row is found by number and version, which are the key: by number alone, the index would
+        return an entry for each move of the row while a snapshot is held.
         """
         moved = db.run(
             "UPDATE {p}schedule_index AS i SET nominal_ms = v.nominal_ms, "
@@ -196,7 +197,7 @@ class PostgresqlDialect:
         assert moved.rowcount == len(numbers), "a row has another version than when it was locked"
 
     def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
-        """One INSERT from two arrays; only where it stored too few is anything read back."""
+        """Insert the markers from two arrays; return schedules whose marker was taken."""
         wanted = (
             "unnest((SELECT CAST(:schedule_ids AS text[])), (SELECT CAST(:job_ids AS text[]))) "
             "AS r (schedule_id, job_id)"
@@ -220,7 +221,7 @@ class PostgresqlDialect:
         return list(others.scalars())
 
     def estimate_line(self, db: Db) -> int:
-        """Return the live rows of the line, as the statistics of the server have them."""
+        """Return the number of queued jobs according to the server's statistics."""
         table = db.tables.job_line
         found = db.run(
             "SELECT n_live_tup FROM pg_stat_all_tables WHERE relname = :name "
@@ -231,9 +232,9 @@ class PostgresqlDialect:
         return 0 if found is None else int(found)
 
     def oldest_snapshot_ms(self, db: Db) -> int:
-        """Return the age of the oldest session or prepared transaction that holds a snapshot here.
+        """Return the age of the oldest session or prepared transaction that holds a snapshot.
 
-        Of sessions of other roles, only a member of `pg_read_all_stats` sees them.
+        Sessions of other roles are visible only to members of `pg_read_all_stats`.
         """
         age = db.run(
             "SELECT CAST(EXTRACT(epoch FROM clock_timestamp() - min(since)) * 1000 AS bigint) "
@@ -247,7 +248,7 @@ class PostgresqlDialect:
         return max(0, int(age or 0))
 
     def tell(self, db: Db, hints: set[str]) -> None:
-        """A notice of each; PostgreSQL sends them with the commit."""
+        """Send a notification for each hint; PostgreSQL delivers them on commit."""
         if hints:
             db.run(
                 "SELECT pg_notify(:channel, hint) FROM unnest(CAST(:hints AS text[])) AS hint",
@@ -258,7 +259,7 @@ class PostgresqlDialect:
     def listen(
         self, url: URL, options: SqlOptions, tables: Tables, wake: Wake
     ) -> Callable[[], None] | None:
-        """LISTEN on a connection of its own."""
+        """LISTEN on a separate connection; return the stop function."""
         if not options.notifications:
             return None
         direct = url if options.listen_url is None else make_url(options.listen_url)
@@ -266,14 +267,14 @@ class PostgresqlDialect:
         return Listener(direct, parameters, options.deadline_s, _channel(tables), wake).close
 
     def is_race(self, error: DBAPIError) -> bool:
-        """Somebody else was first; the transaction was rolled back."""
+        """Return whether another transaction won a race, so that this one was rolled back."""
         return isinstance(error, IntegrityError) or sqlstate_of(error) in _RACES
 
     def failure_of(self, error: DBAPIError) -> Failure:
-        """Return what kind of error the server reported, by its SQLSTATE."""
+        """Return the kind of a server error, by its SQLSTATE."""
         state = sqlstate_of(error)
         if not state:
-            # The driver's own refusals: a NUL in a text, a type that it cannot adapt.
+            # Raised by the driver itself: a NUL in a text, a type that it cannot adapt.
             if isinstance(error, DataError):
                 return Failure.BAD_VALUE
             return Failure.BUG if isinstance(error, ProgrammingError) else Failure.UNAVAILABLE
@@ -284,14 +285,14 @@ class PostgresqlDialect:
         return _FAILURES.get(state[:2], Failure.UNAVAILABLE)
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
-        """The server says it in its own words, and may be starting."""
+        """Return None: the server's own messages are clear, and it may be starting."""
 
     def after_commit(self, engine: Engine) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def sqlstate_of(error: DBAPIError) -> str:
-    """Return the SQLSTATE of an error of any driver; "" where the driver gives none."""
+    """Return the SQLSTATE of an error of any driver; "" if it has none."""
     cause: Any = error.orig
     for name in ("sqlstate", "pgcode"):  # psycopg and asyncpg; psycopg2
         if state := getattr(cause, name, None):

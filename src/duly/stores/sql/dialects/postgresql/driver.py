@@ -1,7 +1,7 @@
-"""PostgreSQL: connections of psycopg with a deadline for each statement.
+"""PostgreSQL: psycopg connections with a deadline for each statement.
 
-The only module that extends the driver; import it after `import psycopg` has succeeded. While a
-peer accepts data and never answers, TCP sees no fault and the server's `statement_timeout` does not
+The only module that extends the driver; import it after `import psycopg` has succeeded. If a peer
+accepts data and never answers, TCP reports no error and the server's `statement_timeout` does not
 reach the client, so the client has to end the wait.
 """
 
@@ -16,21 +16,21 @@ from psycopg.abc import RV, PQGen
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server was silent for too long; the connection has been closed."""
+    """A statement without an answer within the deadline; the connection is closed."""
 
 
 class ReadOnlyServer(psycopg.OperationalError):
-    """The server takes no writes, so it sends no notices."""
+    """A read-only server, which sends no notifications."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
     """A connection that closes itself when the server is silent for too long."""
 
     deadline_s: float | None = None
-    """Seconds of silence during a statement; None: without end."""
+    """Seconds the server may be silent during a statement; None: no limit."""
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Consume a generator of the driver, which wakes up several times a second."""
+        """Run a generator of the driver, which wakes up several times a second."""
         if self.deadline_s is not None:
             gen = self._bounded(gen, self.deadline_s)
         return super().wait(gen, *args, **kwargs)
@@ -41,7 +41,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if ready:  # a long batch, or many rows: each part of them is an answer
+                if ready:  # each part of a long batch or result counts as an answer
                     ends_at = time.monotonic() + deadline_s
                 elif time.monotonic() >= ends_at:
                     # Closed first: SQLAlchemy then sees that the connection is gone.

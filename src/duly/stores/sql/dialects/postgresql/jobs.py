@@ -1,8 +1,8 @@
 """PostgreSQL: the hot statements of jobs.
 
-Each is one statement that moves jobs and writes their events with them. States stand in the text,
-not in parameters: a prepared plan must know that a partial index covers them. `= ANY(ARRAY(SELECT`
-keeps the planner to the key, where an array it can count would tempt it to read the whole table.
+Each statement moves jobs and writes their events. States are literals, not parameters: a prepared
+plan must know that a partial index covers them. `= ANY(ARRAY(SELECT` makes the planner use the
+key; with an array whose length it knows it may read the whole table.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 _NOW = "(SELECT {now})"
-"""The clock, worked out once for a statement and not for each of its rows."""
+"""The clock, evaluated once per statement instead of once per row."""
 
 
 def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
-    """Claim jobs of one line past other claimers' locks, best place first."""
+    """Claim jobs of one queue, skipping rows locked by other claims; best place first."""
     request = take.request
     values: dict[str, Any] = {
         "worker": request.worker,
@@ -52,7 +52,7 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
     if request.actions is not None:
         values["actions"] = list(request.actions)
     statement = _take(take.workspace is not None, request.actions is not None, is_one)
-    # An UPDATE gives rows in no order, and sorting wide ones is cheaper here.
+    # UPDATE returns rows in no order, and sorting wide rows is cheaper here than in the database.
     taken = sorted(tuples(db.run(statement, **values)), key=itemgetter(0))
     taken.sort(key=itemgetter(-1))
     return taken
@@ -61,14 +61,14 @@ def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
 @lru_cache(maxsize=8)
 def _take(by_workspace: bool, by_action: bool, is_one: bool) -> str:
     terms = f"run_at_ms <= {_NOW}"
-    # A range of one value, a filter that cannot be estimated, and a limit that is not known before:
-    # of a line that is not analysed yet, as after the first burst, PostgreSQL would expect a
-    # handful, and gather and sort all of it.
+    # Use a range of one value, a filter that cannot be estimated and an unknown limit: in a table
+    # that is not analysed yet, as after the first burst, PostgreSQL would otherwise expect few
+    # rows, and read and sort all of them.
     terms += " AND COALESCE(action = ANY(CAST(:actions AS text[])), false)" if by_action else ""
-    # Jobs that have passed left their index entries, which stay until a vacuum removes them; while
-    # a transaction may still see them, no vacuum does. So only the segments are read.
+    # Jobs that left the queue leave dead index entries, which no vacuum removes while a transaction
+    # may still see them. So read only the segments known to hold jobs.
     if by_workspace:
-        # Without the equality the order of the whole queue looks as good as that of the pair.
+        # A plain equality on workspace would let the planner scan the whole queue by place.
         picked = f"""
             SELECT ctid AS spot FROM {{p}}job_line WHERE {terms} AND queue = :queue
             AND (workspace, place) >= (:workspace, :first_place) AND workspace <= :workspace
@@ -95,7 +95,7 @@ def _take(by_workspace: bool, by_action: bool, is_one: bool) -> str:
 
 
 def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
-    """Store ends of one shape; gives the leases that were void."""
+    """Store completions of one shape; return the leases that were void."""
     first = finishes[0]
     columns = dict(zip(Finish._fields, zip(*finishes, strict=True), strict=True))
     values: dict[str, Any] = {
@@ -105,7 +105,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     }
     if first.state not in IN_THE_ROW:
         values["ended_as"] = None if first.status == first.state else first.status
-    # What no job of the batch has need not travel.
+    # Do not send columns that are empty for the whole batch.
     given: dict[str, str] = {}
     for name, array, field in _GIVEN:
         if columns[field].count(None) < len(finishes):
@@ -188,7 +188,7 @@ def _end_statement(
 
 
 def _told(state: str, via: str | None, steps: int) -> str:
-    """The events of an attempt that leaves its job's row: its start, and what ended it."""
+    """Return SQL for the events of attempts that the job's row no longer holds: start and end."""
     passed = ""
     if via is not None:
         passed = f"""UNION ALL SELECT id, events - 1, {_NOW}, '{via}', fence, NULL, error,
@@ -205,7 +205,7 @@ def _told(state: str, via: str | None, steps: int) -> str:
 
 
 def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
-    """Write notes beside jobs that are locked."""
+    """Store progress notes of locked jobs."""
     if notes:
         ids, _, texts = zip(*notes, strict=True)
         db.run(
@@ -217,24 +217,24 @@ def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
-    """Store new jobs and their events; gives ids and states of those that were new."""
+    """Store new jobs and their events; return the ids and states of those that were new."""
     if not db.is_foreign and len(jobs) >= COPY_FROM:
         states = copy_jobs(db, jobs)
         if states is not None:
             return states
-    # The clock is the database's: what depends on it is put in there.
+    # The statement fills in all values that depend on the database's clock.
     rows = [full_row(job, 0) | {"run_at_ms": job.run_at_ms} for job in jobs]
     added = db.run(_ADD, rows=msgspec.json.encode(rows).decode())
     return {row.id: row.state for row in added}
 
 
 def add_occurrences(db: Db, entries: Sequence[Entry]) -> bool:
-    """Store many ledger rows at once, all new; False: nothing was stored."""
+    """Store many new ledger rows at once; False: nothing was stored."""
     return not db.is_foreign and len(entries) >= COPY_FROM and copy_occurrences(db, entries)
 
 
 COPY_FROM = 100
-"""So many rows are worth a COPY."""
+"""Minimum number of rows that are worth a COPY."""
 
 _ADD = """
     WITH added AS (

@@ -1,7 +1,7 @@
-"""PostgreSQL: hearing of new jobs.
+"""PostgreSQL: notifications of new jobs.
 
-A thread with a connection of its own that LISTENs. Only a hint: whoever misses a notice finds the
-job at the next poll. It needs a direct connection; a transaction-mode pooler delivers nothing.
+A thread LISTENs on its own connection. Notifications are hints: a worker that misses one finds the
+job at its next poll. LISTEN needs a direct connection; a transaction-mode pooler delivers nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sqlalchemy.engine import URL
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
-"""How soon the thread sees that it should end."""
+"""Seconds until the thread notices that it should stop, at most."""
 _RETRY_S = 2.0
 _CHECK_S = 5.0
-"""How long the server may be silent before it is asked whether it is there, and is the primary."""
+"""Seconds of silence after which the server is asked whether it is alive and the primary."""
 
 
 class Listener:
-    """Calls `wake` with every notice until it is closed."""
+    """A thread that calls `wake` with every notification until it is closed."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; it may take a moment to notice."""
+        """Ask the thread to stop; it does so within about a second."""
         self._closed.set()
 
     def _say(self, hint: str) -> None:
@@ -62,7 +62,7 @@ class Listener:
                 self._listen(given)
             except psycopg.Error as error:
                 log.warning(
-                    "not listening, trying again: %s",
+                    "LISTEN connection failed, reconnecting: %s",
                     str(error).split("\n", 1)[0],
                     extra={"event": "store.not_listening"},
                 )
@@ -75,7 +75,7 @@ class Listener:
         with BoundedConnection.connect(**given) as connection:
             connection.deadline_s = self._deadline_s
             connection.execute(f'LISTEN "{self._channel}"')
-            self._say("queue:*")  # whatever came while nobody listened
+            self._say("queue:*")  # covers notifications missed before LISTEN
             heard_at = time.monotonic()
             while not self._closed.is_set():
                 for notice in connection.notifies(timeout=_TICK_S):

@@ -1,1 +1,1 @@
-"""SQLite."""
+"""The SQLite dialect."""

@@ -1,8 +1,8 @@
-"""SQLite: what differs.
+"""The SQLite dialect.
 
-One writer at a time (BEGIN IMMEDIATE), WAL, and checkpoints by nobody but us: SQLite before 3.51.3
-can lose WAL data when one connection checkpoints while another writes, so automatic checkpoints are
-off and ours runs while a second connection holds the write lock, which also keeps it alone.
+One writer at a time (BEGIN IMMEDIATE), WAL, and manual checkpoints only: SQLite before 3.51.3 can
+lose WAL data when one connection checkpoints while another writes. So automatic checkpoints are
+off, and ours runs while a second connection holds the write lock.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from duly.stores.sql.db import Db
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024
-"""The WAL is checkpointed when it has grown past this, and starts anew at half of it."""
+"""WAL size that triggers a checkpoint; half of it is the size limit after a reset."""
 CACHE_KIB = 16_384
-"""Pages kept by a connection: a claim of a thousand rows touches a thousand of them."""
+"""Page cache of a connection in KiB: a claim of a thousand rows touches a thousand pages."""
 LOOK_MS = 20
-"""How long SQLite waits for the write lock before it is asked anew."""
+"""Milliseconds that SQLite waits for the write lock before BEGIN is tried again."""
 _MAX_LINE = 1_000_000
 _TAKEN = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
 _FAILURES = {
@@ -64,12 +64,12 @@ _FAILURES = {
     sqlite3.SQLITE_MISUSE: Failure.BUG,
     sqlite3.SQLITE_RANGE: Failure.BUG,
 }
-"""By result code; any other passes by itself or is for an operator to mend."""
+"""Failures by result code; all others are temporary or need an operator."""
 _FIXED_BRANCHES = {(3, 44): 6, (3, 50): 7}
 
 
 def loses_wal_data(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> bool:
-    """Whether this SQLite has the checkpoint fault."""
+    """Return whether this SQLite version has the checkpoint bug."""
     branch = _FIXED_BRANCHES.get(version[:2])
     return version < (3, 51, 3) and (branch is None or version[2] < branch)
 
@@ -97,7 +97,7 @@ class SqliteDialect:
     write_progress = staticmethod(sqlite_jobs.write_progress)
 
     def engine(self, url: URL, options: SqlOptions) -> Engine:
-        """An engine of short transactions, each of which holds the write lock from its start."""
+        """Return an engine whose transactions hold the write lock from their start."""
         if not url.database or url.database == ":memory:":
             raise InvalidInput("sqlite needs a file: sqlite:///duly.db (or use memory:)")
         engine = create_engine(
@@ -105,7 +105,7 @@ class SqliteDialect:
             poolclass=QueuePool,
             pool_size=options.connections,
             max_overflow=0,
-            hide_parameters=True,  # inputs in them; an error that nobody expected must not tell
+            hide_parameters=True,  # job inputs must not leak into unexpected errors
             connect_args={
                 "check_same_thread": False,
                 "timeout": options.busy_timeout_ms / 1000,
@@ -117,62 +117,63 @@ class SqliteDialect:
         return engine
 
     def extend_deadline(self, connection: Connection, deadline_s: float | None) -> None:
-        """Nothing to do: a file has no peer that could fall silent."""
+        """Do nothing: there is no server that could stop answering."""
 
     def faults(self) -> list[str]:
-        """The checkpoint fault, where this SQLite has it."""
+        """Return the checkpoint bug if this SQLite version has it."""
         if not loses_wal_data():
             return []
         fault = (
-            f"sqlite {sqlite3.sqlite_version} can lose data when a checkpoint meets a write; Duly "
-            "checkpoints under the write lock, nothing else may write this file (fixed in 3.51.3)"
+            f"sqlite {sqlite3.sqlite_version} can lose data when a checkpoint overlaps a write; "
+            "Duly checkpoints under the write lock, but no other program may write this file; "
+            "upgrade to SQLite 3.51.3 or newer"
         )
         return [fault]
 
     def tables(self, namespace: str | None) -> Tables:
-        """A namespace is a prefix of the table names."""
+        """Return the tables of a namespace, which is a prefix of the table names."""
         return make_tables(PREFIX if namespace is None else f"{namespace}_{PREFIX}")
 
     def names(self, tables: Tables) -> tuple[str, str]:
-        """Table and index prefixes."""
+        """Return the prefixes of table and index names."""
         prefix = tables.schema.name.removesuffix("schema")
         return prefix, prefix
 
     def now_ms(self) -> ColumnElement[int]:
-        """The host's clock, read by the database."""
+        """Return the host's clock, as read by SQLite."""
         return literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
 
     def guard_schema(self, connection: Connection, tables: Tables) -> None:
-        """Nothing to do: BEGIN IMMEDIATE already keeps every other writer out."""
+        """Do nothing: BEGIN IMMEDIATE already excludes other writers."""
 
     def guard_claim(self, connection: Connection, tables: Tables, claim_id: str) -> None:
-        """Nothing to do: BEGIN IMMEDIATE already keeps every other claim out."""
+        """Do nothing: BEGIN IMMEDIATE already excludes other claims."""
 
     def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
-        """Nothing to do either."""
+        """Do nothing: BEGIN IMMEDIATE already excludes other writers."""
 
     def insert(self, table: Table) -> Any:
-        """An INSERT that knows `on_conflict_do_update`."""
+        """Return an INSERT that supports `on_conflict_do_update`."""
         return insert(table)
 
     def records(self, table: Table) -> str:
-        """JSON, which is one parameter however many rows there are."""
+        """Return SQL that reads rows from one JSON parameter."""
         columns = ", ".join(
             f"json_extract(value, '$.{each.name}') AS {each.name}" for each in table.c
         )
         return f"(SELECT {columns} FROM json_each(:rows)) AS r"
 
     def insert_or_ignore(self, table: Table) -> Any:
-        """An INSERT that leaves an existing row alone."""
+        """Return an INSERT that keeps existing rows."""
         return insert(table).on_conflict_do_nothing()
 
     def among(self, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-        """A JSON array, since there are no others."""
+        """Return a condition on a JSON array, as SQLite has no array type."""
         each = func.json_each(json.dumps(numbers)).table_valued("value")
         return column.in_(select(each.c.value))
 
     def one_of(self, table: Table, condition: ColumnElement[bool]) -> FromClause:  # noqa: ARG002
-        """Return the table: SQLite looks up by an index wherever there is one."""
+        """Return the table: SQLite always joins by an index if there is one."""
         return table
 
     def advance_rows(
@@ -182,7 +183,7 @@ class SqliteDialect:
         versions: Sequence[int],  # noqa: ARG002
         moves: Moves,
     ) -> None:
-        """One prepared statement, executed for each row; straight to the driver, as it is hot."""
+        """Execute one prepared statement per row, directly on the driver because it is hot."""
         prefix, _ = self.names(db.tables)
         statement = (
             f"UPDATE {prefix}schedule_index "
@@ -193,7 +194,7 @@ class SqliteDialect:
         db.connection.exec_driver_sql(statement, list(values))
 
     def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
-        """One INSERT from a JSON object."""
+        """Insert the markers from a JSON object; return schedules whose marker was taken."""
         added = db.run(
             "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
             "SELECT key, value, {now} FROM json_each(:jobs) WHERE 1 = 1 "
@@ -203,7 +204,7 @@ class SqliteDialect:
         return sorted(jobs.keys() - set(added.scalars()))
 
     def estimate_line(self, db: Db) -> int:
-        """Return the rows of the line, counted up to a million: SQLite keeps no statistics."""
+        """Return the number of queued jobs, counted up to a million: SQLite has no statistics."""
         found = db.run(
             "SELECT count(*) FROM (SELECT 1 FROM {p}job_line "
             "ORDER BY queue, workspace, place, id LIMIT :most)",
@@ -212,24 +213,24 @@ class SqliteDialect:
         return int(found.scalar_one())
 
     def oldest_snapshot_ms(self, db: Db) -> int:  # noqa: ARG002
-        """Return 0: what is deleted leaves its indexes at once."""
+        """Return 0: deleted rows leave their indexes at once."""
         return 0
 
     def tell(self, db: Db, hints: set[str]) -> None:
-        """Nothing to do: SQLite passes no messages between processes."""
+        """Do nothing: SQLite passes no messages between processes."""
 
     def listen(self, *_: object) -> None:
-        """Not possible."""
+        """Return None: SQLite passes no messages between processes."""
 
     def is_race(self, error: DBAPIError) -> bool:
-        """Writers are alone here, but a snapshot taken before another's commit cannot write."""
+        """Return whether a key existed or the snapshot is older than another writer's commit."""
         return isinstance(error, IntegrityError) or "snapshot" in str(error.orig).lower()
 
     def failure_of(self, error: DBAPIError) -> Failure:
-        """Return what kind of error SQLite reported, by its result code."""
+        """Return the kind of a SQLite error, by its result code."""
         code = getattr(error.orig, "sqlite_errorcode", None)
         if code is None:
-            # The driver's own refusal, of a type that it cannot bind.
+            # Raised by the driver itself, e.g. for a type that it cannot bind.
             is_bug = isinstance(error, ProgrammingError | InterfaceError | NotSupportedError)
             is_closed = "closed database" in str(error.orig)
             return Failure.BUG if is_bug and not is_closed else Failure.UNAVAILABLE
@@ -241,11 +242,11 @@ class SqliteDialect:
         return _FAILURES.get(code & 0xFF, Failure.UNAVAILABLE)
 
     def fault_of(self, error: DBAPIError, url: URL) -> str | None:
-        """A file that is none of ours, or that this user may not open or write."""
-        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # without what is more exact
+        """Return the fault of a file that is not a database or cannot be opened or written."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # the primary result code
         file = Path(url.database or "")
         if code == sqlite3.SQLITE_NOTADB:
-            return f"{file} is not a SQLite database; name another file, or move it away"
+            return f"{file} is not a SQLite database; use another path, or move the file away"
         if code == sqlite3.SQLITE_CANTOPEN and not file.parent.exists():
             return f"there is no folder {file.parent} for {file.name}; make it first"
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
@@ -253,7 +254,7 @@ class SqliteDialect:
         return None
 
     def after_commit(self, engine: Engine) -> None:
-        """Checkpoint when the WAL has grown."""
+        """Checkpoint if the WAL has grown past CHECKPOINT_BYTES."""
         wal = Path(f"{engine.url.database}-wal")
         try:
             grown = wal.stat().st_size > CHECKPOINT_BYTES
@@ -264,7 +265,7 @@ class SqliteDialect:
 
 
 def checkpoint(engine: Engine) -> bool:
-    """Copy the WAL into the file while no writer can run; False when a reader was in the way."""
+    """Copy the WAL into the database while no writer can run; False: blocked by a reader."""
     copier = sqlite3.connect(engine.url.database or "", isolation_level=None)
     try:
         copier.execute("PRAGMA wal_autocheckpoint=0")
@@ -293,10 +294,10 @@ def _settings(options: SqlOptions) -> Any:
 
 def _begin(patience_s: float) -> Any:
     def begin(connection: Connection) -> None:
-        """Take the write lock, or wait for another process that has it.
+        """Take the write lock, waiting for other processes.
 
-        SQLite looks again after up to 100 ms, and so misses its turn time and again where others
-        hurry. Many short waits look every few milliseconds.
+        SQLite backs off for up to 100 ms between attempts and starves under contention. Many short
+        waits retry every few milliseconds.
         """
         ends_at = monotonic() + patience_s
         while True:

@@ -1,7 +1,7 @@
 """SQLite: the hot statements of jobs.
 
-SQLite has no statement that writes two tables, and needs none: the verb holds the write lock, so
-reading, deciding and writing in turn is as good. Batches travel as JSON or as prepared statements.
+A SQLite statement writes one table only. That is enough: the verb holds the write lock, so it can
+read, decide and write in separate statements. Batches are sent as JSON or prepared statements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEASED = ", ".join(f"j.{name}" for name in LeasedJob._fields)
 
 
 def take_jobs(db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
-    """Claim jobs of one line, best place first."""
+    """Claim jobs of one queue and return their fields, best place first."""
     request = take.request
     values: dict[str, Any] = {"queue": take.queue}
     if take.workspace is not None:
@@ -77,7 +77,7 @@ def _pick(by_workspace: bool, by_action: bool) -> str:
 
 
 def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
-    """Store ends of one shape; gives the leases that were void."""
+    """Store completions of one shape; return the leases that were void."""
     first = finishes[0]
     now_ms = db.now_ms()
     by_lease = {(each.job_id, each.fence): each for each in finishes}
@@ -128,7 +128,7 @@ _TELL = """
 
 
 def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list[tuple[Any, ...]]:
-    """The events of attempts that leave their jobs' rows: the start, and what ended it."""
+    """Return the events of attempts that the job's row no longer holds: start and end."""
     first = ends[0]
     path = [state.value for state in (first.via, first.state) if state is not None]
     ended_as = None if first.status == first.state else first.status
@@ -165,9 +165,9 @@ def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list
 
 
 def _end(prefix: str, first: Finish) -> str:
-    """Return the update for ends of one shape.
+    """Return the UPDATE for completions of one shape.
 
-    Parameters have names: Python 3.12.0 to 3.12.3 warn about numbered ones.
+    Parameters are named: Python 3.12.0 to 3.12.3 warn about numbered ones.
     """
     sets = f"state = '{first.state}', events = events + {1 if first.via is None else 2}"
     ended_at = ":now" if first.state in FINAL else "NULL"
@@ -186,7 +186,7 @@ def _end(prefix: str, first: Finish) -> str:
 
 
 def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
-    """Write notes beside jobs that are held."""
+    """Store progress notes of locked jobs."""
     if notes:
         prefix, _ = db.dialect.names(db.tables)
         db.connection.exec_driver_sql(
@@ -196,7 +196,7 @@ def write_progress(db: Db, notes: Sequence[ProgressNote]) -> None:
 
 
 def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
-    """Store new jobs and their events; gives ids and states of those that were new."""
+    """Store new jobs and their events; return the ids and states of those that were new."""
     now_ms = db.now_ms()
     known = set(
         db.run(
@@ -213,5 +213,5 @@ def add_jobs(db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
 
 
 def add_occurrences(db: Db, entries: Sequence[Entry]) -> bool:  # noqa: ARG001
-    """SQLite knows no faster way than the common one."""
+    """Return False: SQLite has no faster way than the common INSERT."""
     return False
