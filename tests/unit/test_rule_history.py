@@ -30,7 +30,7 @@ def test_each_rule_lost_the_times_until_it_was_changed() -> None:
 
 @pytest.mark.parametrize("changed", [10, 11, 60])
 def test_no_time_after_now_is_lost(changed: float) -> None:
-    """The change began after this transaction and committed first."""
+    """A change may be later where the clocks of hosts decide."""
     changes = [Change(at(changed), MINUTELY.to_json())]
     found = lost_times(HOURLY, at(0), changes, at(9.5))
     assert spans(found) == [Span(at(1), at(9), 9)]

@@ -56,7 +56,7 @@ def lost_times(
         since_ms, changes = changes[0].at_ms, changes[1:]
     found: list[Lost | None] = []
     for changed_ms, ended in changes:
-        # A change may be later than `now_ms`: its transaction began later and committed first.
+        # A change may be later than `now_ms` where the clocks of hosts decide.
         at_ms = min(changed_ms, now_ms)
         rule = _readable(ended)
         if rule is not None:
