@@ -38,7 +38,8 @@ from duly.model.principals import Principal, principal_of
 from duly.model.scopes import MAX_DISPATCH_ID, SYSTEM, Scope, check_name, check_new_owner
 from duly.operate.admin import Admin
 from duly.operate.meters import Meters
-from duly.operate.schedule_log import Journal
+from duly.operate.observed import observed
+from duly.operate.schedule_log import ScheduleLog
 from duly.runtime import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
 from duly.runtime.worker.isolation import Children, find_location, is_possible
 from duly.stores import open_store
@@ -113,7 +114,8 @@ class Duly:
                     self.url, clock=self._clock, planning=self._planning(), **self._store_options
                 )
                 queues = {name: action.queue for name, action in self.actions.items()}
-                self._opened = Journal(queues).watch(self.meters.watch(opened))
+                log = ScheduleLog(queues)
+                self._opened = observed(opened, self.meters.observers, log.observers)
             return self._opened
 
     def _planning(self) -> PlanSettings:

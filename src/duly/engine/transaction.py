@@ -94,7 +94,11 @@ class Source(Protocol):
     """Reads of a database for one attempt of a transaction."""
 
     def now_ms(self) -> int:
-        """Return the current time of the store's clock; the same for the whole attempt."""
+        """Return the time of the clock that decides; the same for the whole attempt.
+
+        It is read at the first use. A use case that asks after it has held an item is not earlier
+        than the transactions that changed that item.
+        """
 
     def load(self, kind: Kind[T], keys: Sequence[Key], *, hold: bool) -> Mapping[Key, T]:
         """Return the items that exist.

@@ -1,23 +1,21 @@
-"""What this process has done since it began, in plain numbers; metrics are made of them.
+"""Counters of what this process has done since it began; metrics are made of them.
 
-Takes a store; lets it count what the verbs answer that loops call. So no loop knows that it is
-counted, and none can forget to count.
+They count the answers of the store, so no loop has to count and none can forget to.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial, wraps
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Any
 
 from duly.model.claims import Claims
 from duly.model.jobs import JobId, JobState
 from duly.model.plans import PlanReport
 from duly.model.stored_jobs import Enqueued, KeyTaken
+from duly.operate.observed import Observer, Observers
 from duly.rules.outcomes import Finish
-from duly.stores.port import Store
 
 _status_of: Callable[[Finish], str] = itemgetter(Finish._fields.index("status"))
 
@@ -30,41 +28,24 @@ class Meters:
         self.ended: Counter[str] = Counter()
         """Attempts by how they ended."""
 
-    def watch(self, store: Store) -> Store:
-        """Count what this store answers from now on; gives it back."""
-        notes: dict[str, Callable[..., None]] = {
-            "insert_jobs": self._inserted,
-            "plan_occurrences": self._planned,
-            "claim_jobs": self._claimed,
-            "finish": self._finished,
-            "release_expired": partial(self._swept, "rescued"),
-            "promote_due": partial(self._swept, "promoted"),
-            "prune": partial(self._swept, "pruned"),
+    @property
+    def observers(self) -> Observers:
+        """Return what to count of the answers of a store."""
+        return {
+            "insert_jobs": Observer(self._inserted),
+            "plan_occurrences": Observer(self._planned),
+            "claim_jobs": Observer(self._claimed),
+            "finish": Observer(self._finished),
+            "release_expired": Observer(partial(self._swept, "rescued")),
+            "promote_due": Observer(partial(self._swept, "promoted")),
+            "prune": Observer(self._pruned, self._prune_failed),
+            "prune_ledger": Observer(self._prune_ran, self._prune_failed),
+            "prune_schedules": Observer(self._prune_ran, self._prune_failed),
         }
-        for name, note in notes.items():
-            setattr(store, name, _counted(getattr(store, name), note))
-        for name in ("prune", "prune_ledger", "prune_schedules"):
-            setattr(store, name, self._tried(getattr(store, name)))
-        return store
 
     def note(self, name: str) -> None:
         """Count something that no answer of the store tells."""
         self.counts[name] += 1
-
-    def _tried(self, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """A verb of retention: where it fails, nothing is removed, and nothing else tells."""
-
-        @wraps(verb)
-        async def tried(*asked: Any, **named: Any) -> Any:
-            try:
-                answer = await verb(*asked, **named)
-            except Exception:
-                self.counts["prune_failures"] += 1
-                raise
-            self.counts["prune_runs"] += 1
-            return answer
-
-        return tried
 
     def _inserted(self, answers: Sequence[Enqueued | KeyTaken], *_: object) -> None:
         created = sum(isinstance(each, Enqueued) and each.created for each in answers)
@@ -92,16 +73,13 @@ class Meters:
     def _swept(self, name: str, moved: int, *_: object) -> None:
         self.counts[name] += moved
 
+    def _pruned(self, removed: int, *_: object) -> None:
+        self.counts["pruned"] += removed
+        self._prune_ran()
 
-def _counted(
-    verb: Callable[..., Awaitable[Any]], note: Callable[..., None]
-) -> Callable[..., Awaitable[Any]]:
-    """A verb whose answers are noted, with what it was asked."""
+    def _prune_ran(self, *_: object) -> None:
+        self.counts["prune_runs"] += 1
 
-    @wraps(verb)
-    async def counted(*asked: Any, **named: Any) -> Any:
-        answer = await verb(*asked, **named)
-        note(answer, *asked)
-        return answer
-
-    return counted
+    def _prune_failed(self, _: Exception) -> None:
+        # Nothing was removed, and nothing else reports it.
+        self.counts["prune_failures"] += 1

@@ -1,14 +1,13 @@
-"""Log lines about schedules that came to be, from what the store answers.
+"""Log lines about created schedules, from the answers of the store.
 
-Takes a store; lets it say, in one place, what was created through it, whoever asked: a user, an
-agent, a route or the code's own declaration. No line holds an input.
+One place logs what was created by users, agents, routes and declarations in code. No line holds
+an input.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import wraps
 from typing import Any
 
 from duly.model.documents import Refused
@@ -16,7 +15,7 @@ from duly.model.jobs import DEFAULT_QUEUE
 from duly.model.schedule_writes import ScheduleWrite, ScheduleWritten
 from duly.model.schedules import Schedule
 from duly.model.scopes import workspace_of
-from duly.stores.port import Store
+from duly.operate.observed import Observer, Observers
 from duly.triggers import Every
 
 log = logging.getLogger(__name__)
@@ -24,33 +23,25 @@ log = logging.getLogger(__name__)
 Answers = list[ScheduleWritten | Refused]
 
 
-class Journal:
-    """Tells of schedules that are created; `queues` are those of actions, by full name."""
+class ScheduleLog:
+    """Logs schedules that are created; `queues` are those of actions, by full name."""
 
     def __init__(self, queues: Mapping[str, str]) -> None:
         self._queues = queues
 
-    def watch(self, store: Store) -> Store:
-        """Tell what is created through this store from now on; gives it back."""
-        put, put_in = store.put_schedules, store.put_schedules_in
+    @property
+    def observers(self) -> Observers:
+        """Return what to log of the answers of a store.
 
-        @wraps(put)
-        async def told(writes: Sequence[ScheduleWrite]) -> Answers:
-            answers = await put(writes)
-            self._tell(writes, answers)
-            return answers
+        Of `put_schedules_in` it is logged before it is known whether the caller commits.
+        """
+        written = Observer(self._written)
+        return {"put_schedules": written, "put_schedules_in": written}
 
-        @wraps(put_in)
-        def told_in(transaction: Any, writes: Sequence[ScheduleWrite]) -> Answers:
-            answers = put_in(transaction, writes)
-            self._tell(writes, answers)  # whether the caller will commit is not known yet
-            return answers
+    def _written(self, answers: Answers, *asked: Any) -> None:
+        self._log_created(asked[-1], answers)
 
-        for name, verb in (("put_schedules", told), ("put_schedules_in", told_in)):
-            setattr(store, name, verb)
-        return store
-
-    def _tell(self, writes: Sequence[ScheduleWrite], answers: Answers) -> None:
+    def _log_created(self, writes: Sequence[ScheduleWrite], answers: Answers) -> None:
         if not log.isEnabledFor(logging.INFO):
             return
         for write, answer in zip(writes, answers, strict=True):

@@ -55,7 +55,9 @@ def lost_times(
     if len(changes) >= MAX_RULES:
         since_ms, changes = changes[0].at_ms, changes[1:]
     found: list[Lost | None] = []
-    for at_ms, ended in changes:
+    for changed_ms, ended in changes:
+        # A change may be later than `now_ms` where the clocks of hosts decide.
+        at_ms = min(changed_ms, now_ms)
         rule = _readable(ended)
         if rule is not None:
             found.append(_lost(rule, since_ms, at_ms))

@@ -89,7 +89,7 @@ class OptimisticStore(MemoryStore):
         """Run a use case, and retry it while other transactions conflict with it."""
         ids = Ids(self._clock)
         for _ in range(MAX_TRIES):
-            source = OptimisticSource(self, to_ms(self._clock.now()))
+            source = OptimisticSource(self, self._clock)
             tx = Tx(source, self._planning, ids)
             try:
                 answer = use_case(tx, *args, **kwargs)
@@ -138,13 +138,21 @@ class OptimisticStore(MemoryStore):
 class OptimisticSource(MemorySource):
     """The source of one attempt; each read sees the tables as they are at that moment."""
 
-    def __init__(self, store: OptimisticStore, now_ms: int) -> None:
-        super().__init__(store.tables, now_ms)
+    def __init__(self, store: OptimisticStore, clock: Clock) -> None:
+        super().__init__(store.tables, 0)
         self._store = store
+        self._clock = clock
+        self._read_ms: int | None = None
         self.held: dict[tuple[Kind[Any], Key], Any] = {}
         """Items read with `hold`. None: the item did not exist."""
         self._versions: dict[tuple[Kind[Any], Key], int] = {}
         self._unported = store.unported
+
+    def now_ms(self) -> int:
+        """Return the time of the first use: no earlier than what was read and held before it."""
+        if self._read_ms is None:
+            self._read_ms = to_ms(self._clock.now())
+        return self._read_ms
 
     def _let_others_run(self) -> None:
         self._store.pause()

@@ -1,1 +1,1 @@
-"""`duly demo`: the whole product on a SQLite file."""
+"""`duly demo`: the whole product on a temporary SQLite file."""

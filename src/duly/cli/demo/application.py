@@ -1,6 +1,6 @@
-"""`duly demo`: a lively sample application, with users in several zones and work that goes wrong.
+"""`duly demo`: the sample application, with users in several zones and jobs that fail.
 
-Everything is small and quick, so that a minute of looking shows all that can happen to a job.
+Everything is short, so that a minute shows all states of a job.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ ROWS = 5
 
 @dataclass
 class Digest:
-    """What a digest needs."""
+    """Input of a digest."""
 
     to: str
     api_key: str = "sk-demo-never-shown"
 
 
 def make_app(url: str) -> Duly:
-    """The application on a database."""
+    """Return the application on a database."""
     return Duly(url, flows=[_reminders(), _reports(), _billing()], look_ahead_s=10)
 
 
 def _reminders() -> Flow:
-    # Users may fire every minute at most; in a demo nobody wants to wait so long.
+    # The default limit of one fire per minute is too slow for a demo.
     reminders = Flow("reminders", limits=Limits(shortest_interval_ms=1_000))
 
     @reminders.action(queue="mail", retry=SOON)
     async def send_digest(digest: Digest) -> dict[str, str]:
-        """Mail, over a server that is busy now and then."""
+        """Send mail through a server that is sometimes busy."""
         await asyncio.sleep(random.uniform(0.05, 0.4))  # noqa: S311
         if random.random() < 0.15:  # noqa: S311
             raise ConnectionError(f"smtp.example.org is busy (key {digest.api_key})")
@@ -63,7 +63,7 @@ def _reports() -> Flow:
 
     @reports.action(queue="reports")
     async def build(ctx: Context) -> int:
-        """Long enough to be seen at work."""
+        """Run long enough to be seen running."""
         for row in range(1, ROWS + 1):
             ctx.progress(100 * row / ROWS, f"{row * 200} of {ROWS * 200} rows")
             await asyncio.sleep(0.6)
@@ -71,12 +71,12 @@ def _reports() -> Flow:
 
     @reports.action(queue="reports", timeout_s=2, retry=RetryPolicy(attempts=1))
     async def hang() -> None:
-        """Never ends by itself: its timeout does that, and it is dead after one try."""
+        """Never return: the timeout ends it, and it is dead after one attempt."""
         await asyncio.sleep(3_600)
 
     @reports.schedule(every(seconds=15))
     async def tidy() -> None:
-        """Declared in code, and kept as the code says."""
+        """Run as a schedule declared in code."""
 
     return reports
 
@@ -86,7 +86,7 @@ def _billing() -> Flow:
 
     @billing.action(retry=SOON)
     async def charge(ctx: Context) -> None:
-        """Always refused: tried three times, then dead until somebody retries it."""
+        """Fail always: tried three times, then dead until it is retried."""
         raise ValueError(f"card declined (try {ctx.attempt})")
 
     return billing

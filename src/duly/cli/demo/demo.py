@@ -1,4 +1,4 @@
-"""`duly demo`: the whole product with a sample application; bounded, also a tour of its parts."""
+"""`duly demo`: the command, which runs the sample application and a tour of the parts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ AUTUMN = datetime(2026, 10, 23, 12, tzinfo=UTC)
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Take the tour, run a little of everything, and end.")
+@click.option("--once", is_flag=True, help="Take the tour, run a little of everything, and exit.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=8787,
     show_default=True,
-    help="Of the dashboard; 0: a free one.",
+    help="Port of the dashboard; 0: a free one.",
 )
 @explain_failures
 def demo(once: bool, port: int) -> None:
-    """See it run: a sample application with planner, worker, API and dashboard on a SQLite file.
+    """Run a sample application with planner, worker, API and dashboard on a SQLite file.
 
-    Nothing is opened and nothing stays: it prints the dashboard's address and a link to sign in,
+    It opens no browser and leaves no files: it prints the dashboard's address and a sign-in link,
     shows the jobs as they run, and stops at Ctrl-C. Without a terminal it behaves as with --once.
 
     \b
@@ -42,7 +42,7 @@ def demo(once: bool, port: int) -> None:
       duly demo
       duly demo --once | less
     """
-    # Server and HTTP client take longer to import than all the rest: other commands do without.
+    # Imported late: server and HTTP client are slow to import, and other commands do not need them.
     from duly.cli.demo.live import run_product
 
     logging.getLogger("duly").addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""`duly demo`, second part: schedules of several users on a SQLite file, and claims on them."""
+"""`duly demo`: schedules of several users on a SQLite file, and claims on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEEK_MS = 7 * 86_400_000
 
 
 def show_index(console: Console) -> None:
-    """Create, pause, delete and claim; everything happens in a folder that is gone afterwards."""
+    """Create, pause, delete and claim schedules in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_tell(console, f"sqlite:///{folder}/demo.db"))
 

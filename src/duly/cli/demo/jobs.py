@@ -1,4 +1,4 @@
-"""`duly demo`, third part: jobs on a SQLite file, run by a worker in this process."""
+"""`duly demo`: jobs on a SQLite file, run by a worker in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duly.model.retries import RetryPolicy
 from duly.operate.job_views import JobDetail
 from duly.runtime import WorkerOptions
 
-# SQLite tells a worker nothing, so it hears of a wish to cancel when it renews: after a second.
+# SQLite has no notifications, so a worker sees a cancel request when it renews: after a second.
 OPTIONS = WorkerOptions(slots=4, lease_s=3.0)
 QUICKLY = RetryPolicy(attempts=5, first_delay_ms=50, jitter=False)
 POLL_S = 0.02
@@ -28,20 +28,20 @@ LONGEST_S = 60.0
 
 @dataclass
 class Letter:
-    """What the first action is given."""
+    """Input of the first action."""
 
     to: str
     api_key: str
 
 
 def show_jobs(console: Console) -> None:
-    """Enqueue, run, cancel and look; everything happens in a folder that is gone afterwards."""
+    """Enqueue, run, cancel and show jobs in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_tell(console, f"sqlite:///{folder}/demo.db"))
 
 
 def _office(is_read: asyncio.Event) -> Flow:
-    """Actions that fail, wait and tell how far they are."""
+    """Return a flow with actions that fail, wait and report progress."""
     office = Flow("office")
 
     @office.action(retry=QUICKLY)

@@ -1,6 +1,6 @@
-"""`duly demo`: the whole product on a SQLite file that is gone afterwards, with a view of it.
+"""`duly demo`: the whole product on a temporary SQLite file, with a live table of jobs.
 
-On a terminal it goes on until Ctrl-C; otherwise, or with --once, until enough has happened.
+On a terminal it runs until Ctrl-C; otherwise, or with --once, until enough jobs have ended.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is seen at one look."""
+    """Snapshot of the jobs."""
 
     counts: Counter[str]
     latest: list[JobView]
 
     @property
     def is_enough(self) -> bool:
-        """Whether a bit of everything has happened."""
+        """True if enough jobs succeeded and at least one is dead."""
         return self.counts["succeeded"] >= 5 and self.counts["dead"] >= 1
 
 
 def run_product(console: Console, port: int, *, is_bounded: bool) -> None:
-    """Start everything, show it, and stop it cleanly."""
+    """Start everything, show it, and stop cleanly."""
     with tempfile.TemporaryDirectory(prefix="duly-demo-") as folder:
         asyncio.run(_run(console, f"sqlite:///{folder}/demo.db", port, is_bounded))
     if not is_bounded:
@@ -139,7 +139,7 @@ def _table(jobs: list[JobView]) -> Table:
 
 
 def _said(job: JobView) -> str:
-    """Its error, else how far it is."""
+    """Return a job's error, else its progress."""
     if job.error or job.progress is None:
         return job.error or ""
     noted = json.loads(job.progress)
@@ -147,7 +147,7 @@ def _said(job: JobView) -> str:
 
 
 async def _report(console: Console, sight: Sight, server: Serving) -> None:
-    """What happened, and that the pages answer."""
+    """Print the final snapshot, and check that the server answers."""
     console.print(_picture(sight))
     if not sight.is_enough:
         raise DulyError(f"the demo did not get far within {ENOUGH_S:g} s: {dict(sight.counts)}")

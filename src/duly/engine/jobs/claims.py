@@ -137,8 +137,7 @@ class _Claim:
         most = self.settings(queue).workspace_limit
         pairs: list[Pair] = []
         for workspace, place in places.items():
-            known = tokens.numbers(self.tx, queue, workspace, most)
-            served_at_ms = max((each.served_at_ms for each in known if each), default=0)
+            served_at_ms = tokens.last_served_ms(self.tx, queue, workspace)
             number = tokens.free_number(self.tx, queue, workspace, most)
             pairs.append(Pair(served_at_ms, place, queue, workspace, number))
         return pairs

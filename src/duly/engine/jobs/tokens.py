@@ -19,6 +19,17 @@ def numbers(tx: Tx, queue: str, workspace: str, most: int) -> list[StoredToken |
     return [found.get(key) for key in keys]
 
 
+def last_served_ms(tx: Tx, queue: str, workspace: str) -> int:
+    """Return when a pair was last served, by any of its tokens; 0: never.
+
+    Tokens above a limit that was lowered count too. Numbers are leased from 1 on, without gaps.
+    """
+    served_at_ms, number = 0, 1
+    while token := tx.peek(TOKEN, queue, workspace, number):
+        served_at_ms, number = max(served_at_ms, token.served_at_ms), number + 1
+    return served_at_ms
+
+
 def free_number(tx: Tx, queue: str, workspace: str, most: int) -> int | None:
     """Return the lowest number that is not leased; None: all are."""
     for number, token in enumerate(numbers(tx, queue, workspace, most), 1):

@@ -179,6 +179,20 @@ class TokenCases(StoreConformance):
         assert turns == ["acme", "bolt", "cube", "acme", "bolt", "cube", "acme"]
 
     @case
+    async def test_tokens_above_a_lowered_limit_were_served_too(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.set_queue(QueueSettings("default", workspace_limit=2))
+        await insert_for(store, "acme", 4)
+        await insert_for(store, "bolt", 4)
+        for expected in ("acme", "bolt", "acme"):
+            assert await served(store, tokens=1, token_batch=1) == [expected]
+            clock.advance(milliseconds=1)
+        await store.set_queue(QueueSettings("default", workspace_limit=1))
+        clock.advance(milliseconds=TOKEN_MS)
+        assert await served(store, tokens=1, token_batch=1) == ["bolt"]
+
+    @case
     async def test_queues_compete_by_their_pairs(self, store: Store) -> None:
         await insert_for(store, "acme", queue="one", run_at_ms=START_MS - 1)
         await insert_for(store, "bolt", queue="two", run_at_ms=START_MS - 2)
