@@ -223,9 +223,10 @@ class Duly:
 
     async def ticker(self) -> Tick:
         """Return the tick of this application's flows, which posts to its base URL."""
-        if self._tick is None:
-            own = self.http.tick.index
-            self._tick = self.tick(await self.ready() if own is None else own)
+        own = self.http.tick.index
+        store = await self.ready() if own is None else own
+        if self._tick is None:  # asked after the wait: another caller may have made it meanwhile
+            self._tick = self.tick(store)
         return self._tick
 
     async def close_ticker(self) -> None:
@@ -261,7 +262,7 @@ class Duly:
     def on(self, store: Store) -> Self:
         """Return this application on a store that is already open, such as one under test."""
         twin = copy(self)
-        twin._opened = store  # noqa: SLF001 - its own kind
+        twin._opened, twin._tick = store, None  # noqa: SLF001 - its own kind
         for name in ("client", "admin", "sync", "asgi"):
             twin.__dict__.pop(name, None)
         return twin
@@ -279,8 +280,9 @@ class Duly:
     def leave_parent(self) -> None:
         """Prepare a forked process: the database is opened again at its next use."""
         self._opening = Lock()
+        self._tick = None
         if self._opened is not None and self.url != "memory:":
-            self._of_parent, self._opened, self._tick = self._opened, None, None
+            self._of_parent, self._opened = self._opened, None
             for name in ("client", "admin"):
                 self.__dict__.pop(name, None)
 

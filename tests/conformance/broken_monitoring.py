@@ -135,7 +135,7 @@ class BlamesPlannersForPosts(MemoryStore):
         return replace(found, waiting={"jobs": DueRows(found.due, 0)})
 
 
-BROKEN_GLASS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+BROKEN_MONITORING: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (broken, MonitoringConformance, name)
     for broken, name in (
         (CountsWithoutEnd, "test_states_are_counted_up_to_a_number"),

@@ -226,7 +226,7 @@ class NeverPausesAnybody(MemoryStore):
         return None
 
 
-BROKEN_TURNS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
+BROKEN_OVERLAP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (broken, PlanningConformance, name)
     for broken, name in (
         (

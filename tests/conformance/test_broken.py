@@ -31,8 +31,8 @@ from tests.conformance.broken_dispatches import BROKEN_DISPATCHES
 from tests.conformance.broken_fairness import BROKEN_FAIRNESS
 from tests.conformance.broken_finished import BROKEN_FINISHED
 from tests.conformance.broken_jobs import BROKEN_JOBS
-from tests.conformance.broken_monitoring import BROKEN_GLASS
-from tests.conformance.broken_overlap import BROKEN_TURNS
+from tests.conformance.broken_monitoring import BROKEN_MONITORING
+from tests.conformance.broken_overlap import BROKEN_OVERLAP
 from tests.conformance.broken_planning import BROKEN_PLANNING
 from tests.conformance.broken_reads import BROKEN_READS
 from tests.conformance.broken_runs import BROKEN_RUNS
@@ -372,13 +372,13 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (LosesRecentOnce, ScheduleConformance, "test_a_once_within_its_grace_runs"),
     (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
     *BROKEN_ARGUMENTS,
-    *BROKEN_GLASS,
+    *BROKEN_MONITORING,
     *BROKEN_JOBS,
     *BROKEN_FAIRNESS,
     *BROKEN_STARTS,
     *BROKEN_PLANNING,
     *BROKEN_READS,
-    *BROKEN_TURNS,
+    *BROKEN_OVERLAP,
     *BROKEN_RUNS,
     *BROKEN_DISPATCHES,
     *BROKEN_FINISHED,

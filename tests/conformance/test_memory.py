@@ -71,7 +71,7 @@ class TestLocks(MemoryBackend, LockConformance):
     pass
 
 
-class TestGlass(MemoryBackend, MonitoringConformance):
+class TestMonitoring(MemoryBackend, MonitoringConformance):
     pass
 
 

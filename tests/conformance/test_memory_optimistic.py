@@ -79,7 +79,7 @@ class TestLocks(OptimisticBackend, LockConformance):
     pass
 
 
-class TestGlass(OptimisticBackend, MonitoringConformance):
+class TestMonitoring(OptimisticBackend, MonitoringConformance):
     pass
 
 

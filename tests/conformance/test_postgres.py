@@ -89,7 +89,7 @@ class TestLocks(PostgresBackend, LockConformance):
     pass
 
 
-class TestGlass(PostgresBackend, MonitoringConformance):
+class TestMonitoring(PostgresBackend, MonitoringConformance):
     pass
 
 

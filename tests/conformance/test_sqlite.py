@@ -85,7 +85,7 @@ class TestLocks(SqliteBackend, LockConformance):
     pass
 
 
-class TestGlass(SqliteBackend, MonitoringConformance):
+class TestMonitoring(SqliteBackend, MonitoringConformance):
     pass
 
 

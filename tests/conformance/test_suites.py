@@ -14,7 +14,7 @@ from tests.conformance import test_memory, test_memory_optimistic, test_postgres
 def classes_with_cases() -> set[type]:
     """Every class of the package that has tests of its own."""
     found: set[type] = set()
-    for each in pkgutil.iter_modules(conformance.__path__, f"{conformance.__name__}."):
+    for each in pkgutil.walk_packages(conformance.__path__, f"{conformance.__name__}."):
         values = vars(importlib.import_module(each.name)).values()
         found.update(v for v in values if isinstance(v, type) and issubclass(v, StoreConformance))
     return {each for each in found if any(name.startswith("test_") for name in vars(each))}

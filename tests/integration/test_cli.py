@@ -114,7 +114,7 @@ def test_filters_and_pages_of_schedules(filled: str) -> None:
     ):
         found = asked(filled, "schedules", "list", *words)["schedules"]
         assert [each["name"] for each in found] == ["weekly"]
-    assert "no schedule is like that" in told(filled, "schedules", "list", "--flow", "other")
+    assert "no schedule matches" in told(filled, "schedules", "list", "--flow", "other")
 
 
 def test_json_of_a_schedule_has_stable_names(filled: str) -> None:
@@ -181,7 +181,7 @@ def test_occurrences(filled: str) -> None:
     older = asked(filled, "occurrences", "list", DIGEST, "--before", page["next"])
     assert [each["state"] for each in older["occurrences"]] == ["succeeded"]
     none = told(filled, "occurrences", "list", DIGEST, "--since", "2026-03-02T16:00")
-    assert none == "the ledger has nothing like that\n"
+    assert none == "no occurrence matches\n"
 
 
 def test_preview_and_events(filled: str) -> None:
@@ -209,7 +209,7 @@ def test_jobs(filled: str) -> None:
     assert [each["state"] for each in by_schedule] == ["dead", "succeeded"]
     page = asked(filled, "jobs", "list", "--limit", "1")
     assert page["next"] == page["jobs"][0]["id"]
-    assert "no job is like that" in told(filled, "jobs", "list", "--queue", "other")
+    assert "no job matches" in told(filled, "jobs", "list", "--queue", "other")
 
 
 def test_queues_workers_locks(filled: str) -> None:
@@ -219,7 +219,7 @@ def test_queues_workers_locks(filled: str) -> None:
     assert "paused" in told(filled, "queues", "list")
     assert "duly run" in told(filled, "workers")
     assert asked(filled, "workers") == {"workers": []}
-    assert told(filled, "locks", "list") == "nobody holds a lock\n"  # it has run out since
+    assert told(filled, "locks", "list") == "no lock is held\n"  # it has run out since
     assert asked(filled, "locks", "list") == {"locks": [], "next": None}
 
 
@@ -285,7 +285,7 @@ def test_unknown_names_are_refused_with_a_hint(filled: str) -> None:
 def test_no_database_is_a_usage_error() -> None:
     result = CliRunner().invoke(main, ["schedules", "list"], env={"DULY_URL": None})
     assert result.exit_code == 2
-    assert "--url, set DULY_URL, or name --app" in result.stderr
+    assert "pass --url or --app, or set DULY_URL" in result.stderr
     assert duly("memory:", "jobs", "list").exit_code == 2
     assert duly("oracle://x", "jobs", "list").exit_code == 2
 
@@ -333,7 +333,7 @@ def test_run_and_backfill(fresh: str) -> None:
     made = asked(fresh, "schedules", "backfill", DIGEST, *words, "--yes", *here)
     assert made == {"planned": 12, "left_alone": 0, "times": 12}
     again = told(fresh, "schedules", "backfill", DIGEST, *words, "--yes", *here)
-    assert again.endswith("0 jobs made, 12 times left alone\n")
+    assert again.endswith("0 jobs created, 12 times left alone\n")
     nightly = ("schedules", "run", "crm/nightly", "--request-id", "t1", *here)
     assert duly(fresh, "schedules", "run", "crm/nightly").exit_code == 2
     first = asked(fresh, *nightly)["occurrence"]

@@ -73,8 +73,8 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         a_ledger_row(S.DISPATCHING, "2026-03-12T08:00Z", job_id=None),
         Verdict.DISPATCHING,
         (
-            "Thu 2026-03-12 09:00 +0100 is being posted: a tick has it, and the endpoint has not "
-            "taken it."
+            "Thu 2026-03-12 09:00 +0100 is being posted: a tick has claimed it, and the endpoint "
+            "has not accepted it."
         ),
     ),
     "skipped": (
@@ -138,8 +138,8 @@ LEDGER: dict[str, tuple[Occurrence, Verdict, str]] = {
         a_ledger_row(S.SUCCEEDED, "2026-03-10T08:00Z", reason="backfill"),
         Verdict.FIRED,
         (
-            "It fired: Tue 2026-03-10 09:00 +0100 ran as job job_1, and succeeded. A backfill "
-            "asked for it."
+            "It fired: Tue 2026-03-10 09:00 +0100 ran as job job_1, and succeeded. It was "
+            "requested by a backfill."
         ),
     ),
 }

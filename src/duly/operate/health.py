@@ -152,7 +152,7 @@ def _workers(vitals: Vitals) -> Finding:
         return Finding("workers", "ok", text)
     is_waited_for = vitals.states.get(JobState.QUEUED)
     return Finding(
-        "workers", "bad" if is_waited_for else "warning", f"{text}: nobody would run them"
+        "workers", "bad" if is_waited_for else "warning", f"{text}: no worker would run them"
     )
 
 

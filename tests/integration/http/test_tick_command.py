@@ -71,8 +71,8 @@ def test_once_posts_what_is_due_and_says_how_it_went(tmp_path: Path) -> None:
         words = ("mysite:app", "--url", there, "--once")
         first = duly(tmp_path, *words, DULY_DISPATCH_SECRETS=SECRET)
         second = duly(tmp_path, *words, DULY_DISPATCH_SECRETS=SECRET)
-    assert first.stdout == "posted 1: 1 taken, 0 to be posted again, 0 failed\n", first.stderr
-    assert second.stdout == "posted 0: 0 taken, 0 to be posted again, 0 failed\n"
+    assert first.stdout == "posted 1: 1 accepted, 0 to be posted again, 0 failed\n", first.stderr
+    assert second.stdout == "posted 0: 0 accepted, 0 to be posted again, 0 failed\n"
     assert asked == ["/api/flows/mail/schedules/ada/k/dispatch"]
 
 

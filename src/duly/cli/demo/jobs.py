@@ -71,7 +71,7 @@ async def _tell(console: Console, url: str) -> None:
         sent = (await app.client.enqueue("office.send", letter)).job_id
         counted = (await app.client.enqueue("office.count_rows")).job_id
         printed = (await app.client.enqueue("office.print_all")).job_id
-        console.print("three jobs, and a worker in this process; one tells how far it is:")
+        console.print("three jobs, and a worker in this process; one reports its progress:")
         job = await _until(app, counted, lambda job: job.progress is not None)
         console.print(f"  {job.action} {job.state}: {escape(job.progress or '')}")
         is_read.set()

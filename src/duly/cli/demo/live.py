@@ -123,7 +123,7 @@ def _picture(sight: Sight) -> Group:
 
 def _table(jobs: list[JobView]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    widths = {"job": 15, "for": 10, "state": 10, "tries": 5, "what it said": 9}
+    widths = {"job": 15, "for": 10, "state": 10, "tries": 5, "message": 9}
     for title, width in widths.items():
         table.add_column(title, no_wrap=True, min_width=width)
     for job in jobs:

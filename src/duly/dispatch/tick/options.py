@@ -61,6 +61,7 @@ def check_base_url(url: str) -> str:
     if scheme not in ("http", "https") or not rest or any(mark in rest for mark in "?# @"):
         # Not shown: it may contain a password.
         raise InvalidInput(
-            "the base URL must be an http(s) address without a query, such as https://app.example.org"
+            "the base URL must be an http(s) address without a query, "
+            "such as https://app.example.org"
         )
     return url.rstrip("/")

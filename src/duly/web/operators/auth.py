@@ -67,7 +67,7 @@ class AuthOptions:
 
     @classmethod
     def from_settings(cls, settings: Settings, development_host: str = "") -> AuthOptions:
-        """What the environment says."""
+        """Return the options of the environment."""
         secret = settings.session_secret.encode() or token_bytes(32)
         return cls(
             parse_operators(settings.operators),

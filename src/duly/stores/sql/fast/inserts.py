@@ -133,14 +133,3 @@ class Keys:
         ).one()
         same = holder.input_digest == mine["input_digest"]
         return Enqueued(holder.job_id, created=False) if same else KeyTaken(holder.job_id)
-
-    def give_back(self, job: NewJob) -> None:
-        """Release the key of a job that was not stored."""
-        self._db.run(
-            "DELETE FROM {p}idempotency WHERE workspace = :workspace AND action = :action "
-            "AND idempotency_key = :key AND job_id = :id",
-            workspace=job.workspace,
-            action=job.action,
-            key=job.key,
-            id=job.id,
-        )
