@@ -120,7 +120,7 @@ def minutes_chart(minutes: Sequence[Minute], height: int = 200, width: int = 720
         if each.at.minute % 10 == 0:
             label = _text((frame.x(0) + (i + 0.5) * step, height - 6), f"{each.at:%H:%M}")
             parts.append(label)
-    total = sum(each.succeeded + each.dead for each in minutes)
+    total = sum(each.ended for each in minutes)
     return _svg(frame, f"Jobs ended per minute in the last hour: {total:,}", parts, "chart")
 
 

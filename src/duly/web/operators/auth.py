@@ -82,7 +82,7 @@ DEVELOPER = Operator("developer", "operator")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A sign-in that was not looked at; the next one may be made in so many seconds."""
+    """Refusal of a sign-in without checking it; retry after `s` seconds."""
 
     s: int
 

@@ -82,7 +82,8 @@ async def _resume_all(visit: Visit) -> Done:
 
 async def _limit(visit: Visit) -> Done:
     name = visit.need("name")
-    each = visit.whole("workspace_limit", 1) or 1
+    given = visit.whole("workspace_limit", 1)
+    each = 1 if given is None else given
     await visit.admin.limit(name, job_limit=visit.whole("job_limit"), workspace_limit=each)
     return Done(f"The limits of queue {name} are set.")
 
