@@ -26,7 +26,7 @@ from benchmarks.options import parse
 from benchmarks.report import Bar, machine_facts, today, write_results
 from benchmarks.servers import NoServer, durable_server, scratch_folder
 from duly import Duly
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 
 P95_MS_AT_MOST = 300

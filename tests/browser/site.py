@@ -12,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.accounts import Operator, hash_password
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.browser.sample import Sample, sample

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from duly.web.dashboard import PAGES
+from duly.web.dashboard.site import PAGES
 from tests.browser.sample import SECRET_PARTS
 from tests.browser.site import METRICS_TOKEN, Site
 

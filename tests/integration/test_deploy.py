@@ -26,7 +26,7 @@ from duly.model.claims import ClaimRequest
 from duly.model.jobs import WorkerId
 from duly.rules.outcomes import Succeeded, decide
 from duly.settings import Settings
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from duly.web.serving.descriptors import MAX_DEFAULT_CONNECTIONS, connection_limit
 from tests.missing import missing_tool

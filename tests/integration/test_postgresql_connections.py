@@ -24,7 +24,7 @@ from duly.stores.sql.dialects.postgresql import copy, notices
 from duly.stores.sql.dialects.postgresql.connections import connect_parameters, is_lost_server
 from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.store import SqlStore
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.faults.proxy import Proxy
 from tests.faults.replica import Pair, own_pair

@@ -20,7 +20,7 @@ from duly.model.queues import WorkerInfo
 from duly.runtime import WorkerOptions
 from duly.runtime.unserved_log import LOOK_PERIOD_S, REPEAT_S, UnservedLog
 from duly.testing.jobs import drain
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.integration.working import enqueue, in_loop, open_app, working
 

@@ -283,7 +283,7 @@ async def test_handlers_that_outlive_a_stop_are_told_of(kind: str) -> None:
 STUCK_APP = """
 import asyncio, dataclasses, threading
 from duly.app import Duly
-from duly.flows import Flow
+from duly import Flow
 flow = Flow("work")
 @flow.action(timeout_s=0.05)
 def thread() -> None:

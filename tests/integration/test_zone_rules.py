@@ -30,8 +30,8 @@ zoneinfo.reset_tzpath([sys.argv[1]])
 from datetime import datetime
 from duly import cron
 from duly.app import Duly
-from duly.schedules import Definition, ScheduleId
-from duly.store import ScheduleKey, ScheduleWrite
+from duly.model.schedules import Definition, ScheduleId
+from duly.model.schedule_writes import ScheduleKey, ScheduleWrite
 from duly.testing import ManualClock
 
 async def main():

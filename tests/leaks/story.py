@@ -94,7 +94,7 @@ def play(played: Played, base_url: str, url: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     words = ("tick", APP, "--url", base_url, "--period", "0.2", "--log", "text", *DEBUG)
     with Process(words, url) as tick:
-        tick.until(lambda found: any(line.startswith("posted 1: 1 taken") for line in found))
+        tick.until(lambda found: any(line.startswith("posted 1: 1 accepted") for line in found))
     lines["tick"] = tick.lines
     jobs, delivered = played.jobs, played.jobs["deployed"]
     with Process(("worker", APP, "--log", "json", *DEBUG), url) as worker:

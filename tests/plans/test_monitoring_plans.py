@@ -23,7 +23,7 @@ from duly.stores import open_store
 from duly.stores.sql.db import Db
 from duly.stores.sql.rows.index_rows import insert as insert_rows
 from duly.stores.sql.store import SqlStore
-from duly.web.dashboard import PAGES, dashboard_app
+from duly.web.dashboard.site import PAGES, dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.plans.explained import BACKENDS, Plans, Verb, examined, filled, plans_of, scans
 from tests.plans.test_job_plans import FUTURE_MS, PAIRS, fill

@@ -21,9 +21,9 @@ from duly.model.jobs import JobState, WorkerId
 from duly.model.stored_jobs import JobFilter
 from duly.model.summaries import AuditEntry
 from duly.rules.outcomes import Failed, decide
-from duly.web.dashboard import ACTIONS, PAGES, dashboard_app
 from duly.web.dashboard.gate import COOKIE, MAX_FORM
 from duly.web.dashboard.headers import POLICY
+from duly.web.dashboard.site import ACTIONS, PAGES, dashboard_app
 from duly.web.operators.accounts import Operator, hash_password
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 

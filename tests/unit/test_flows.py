@@ -144,7 +144,7 @@ def test_an_action_of_another_flow_is_refused() -> None:
     send = other.action(lambda_named("send"))
     flow.action(lambda_named("remind"))
     schedules = Duly("memory:", flows=[flow, other]).schedules("mail").of(SYSTEM)
-    with pytest.raises(InvalidInput, match="not of flow 'mail'"):
+    with pytest.raises(InvalidInput, match="does not belong to flow 'mail'"):
         run(schedules.create("n", "0 9 * * *", action=send))
     with pytest.raises(InvalidInput, match="did you mean 'remind'"):
         run(schedules.create("n", "0 9 * * *", action="remnd"))
@@ -236,9 +236,9 @@ def test_two_static_schedules_of_one_name_are_refused() -> None:
     flow.schedule("0 9 * * *")(send)
     with pytest.raises(InvalidInput, match="has a schedule 'send' already"):
         flow.schedule("0 10 * * *")(send)
-    with pytest.raises(InvalidInput, match="it is an action"):
+    with pytest.raises(InvalidInput, match="which is an action"):
         flow.schedule("0 10 * * *", name="b", queue="other")(send)
-    with pytest.raises(InvalidInput, match="not of flow 'other'"):
+    with pytest.raises(InvalidInput, match="does not belong to flow 'other'"):
         Flow("other").schedule("0 10 * * *")(send)
     assert flow.schedule("0 9 * * *", name="c", misfire=Misfire("skip"))(send) is send
 

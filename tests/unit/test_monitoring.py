@@ -35,9 +35,9 @@ from duly.model.summaries import DueSummary
 from duly.operate.alarms import alarms, is_missed
 from duly.rules.outcomes import Failed, Succeeded, decide
 from duly.testing import ManualClock
-from duly.web.dashboard import dashboard_app
 from duly.web.dashboard.cached import Kept, Shared
 from duly.web.dashboard.live import Live, changes, event
+from duly.web.dashboard.site import dashboard_app
 from duly.web.metrics import OTHER_FLOWS, Metrics, of_ledger
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 

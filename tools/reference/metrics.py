@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from duly import Duly, Flow
 from duly.testing.jobs import drain
-from duly.web.dashboard import dashboard_app
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tools.reference.markdown import code, table, words
 

@@ -17,8 +17,8 @@ from duly.flows.collections import ResourceCollection
 from duly.flows.webhook_routes import unsigned_header
 from duly.model.stored_jobs import JobFilter
 from duly.web.api.asgi import Surface
-from duly.web.dashboard import dashboard_app
 from duly.web.dashboard.gate import COOKIE
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.accounts import Operator
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from duly.web.serving.ambiguity import ONCE, UniqueHeaders, ambiguity_of

@@ -11,8 +11,8 @@ import pytest
 
 from duly import Duly
 from duly.errors import BackendUnavailable
-from duly.web.dashboard import dashboard_app
 from duly.web.dashboard.gate import COOKIE
+from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.accounts import Operator, hash_password
 from duly.web.operators.auth import AuthOptions, OperatorAuth
 from tests.integration.http.site import served

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 from duly.errors import InvalidInput
 from duly.settings import Settings
 from duly.web.api.asgi import Application, Surface
-from duly.web.dashboard import dashboard_app
 from duly.web.dashboard.live import MAX_STREAMS
 from duly.web.dashboard.pages.page import MonitoredApp
+from duly.web.dashboard.site import dashboard_app
 from duly.web.metrics import Metrics
 from duly.web.operators.accounts import Operator
 from duly.web.operators.auth import AuthOptions, OperatorAuth
