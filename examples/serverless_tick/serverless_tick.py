@@ -68,7 +68,8 @@ def main() -> None:
     with served() as url:
         # In earnest: DULY_BASE_URL and DULY_DISPATCH_SECRETS in the function's environment.
         # One post at a time, so that the output has one order.
-        app.http = replace(app.http, tick=TickOptions(base_url=url, concurrency=1))
+        http = replace(app.http, tick=TickOptions(base_url=url, concurrency=1))
+        app.config = replace(app.config, http=http)
         handler = LambdaTick(app)
         for event in ({"source": "aws.events"}, {"headers": {"authorization": "Bearer guessed"}}):
             for _ in range(3):

@@ -3,7 +3,7 @@
 This module lists the public names; everything else may change without notice.
 """
 
-from duly.app import Duly, ensure_schedule
+from duly.app import Config, Duly, ensure_schedule
 from duly.clock import Clock, SystemClock
 from duly.dispatch import (
     BodyLimits,
@@ -83,6 +83,7 @@ __all__ = [
     "Claimed",
     "Client",
     "Clock",
+    "Config",
     "Conflict",
     "Context",
     "Cron",

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -146,7 +147,7 @@ async def test_a_schedule_that_is_gone_cannot_be_authorised(clean_url: str) -> N
     flow, seen = noting_flow()
     clock, asked = ManualClock(START), list[Any]()
     app, store = open_app(clean_url, flow, clock=clock)
-    app.authorize = plainly(YES, asked)
+    app.config = replace(app.config, authorize=plainly(YES, asked))
     async with app:
         made = await fire(app, clock)
 
@@ -174,7 +175,7 @@ async def test_a_worker_asks_too_and_a_slow_answer_times_out(clean_url: str) -> 
             never.set()
         return True  # as if nothing had happened
 
-    app.authorize = authorize
+    app.config = replace(app.config, authorize=authorize)
     async with app:
         policies = Policies(timeout_ms=1_000, retry=RetryPolicy(attempts=1))
         made = await fire(app, clock, policies=policies)

@@ -99,7 +99,7 @@ def with_next_time(known: dict[ScheduleKey, Schedule]) -> set[str]:
 async def check(url: str, count: int = OPERATIONS) -> None:
     clock = ManualClock(START)
     model = MemoryStore(clock)
-    store = open_store(url, clock=clock, **({"synchronous": "NORMAL"} if "sqlite" in url else {}))
+    store = open_store(url, clock=clock, synchronous="NORMAL")
     operations = Operations(seed=20260301)
     known: dict[ScheduleKey, Schedule] = {}
     for number in range(count // BATCH):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,7 +121,7 @@ async def test_what_could_not_be_asked_is_no_try(verb: str) -> None:
         ran.append(ctx.job_id)
 
     app, store = open_app("memory:", flow)
-    app.authorize = lambda *_: True
+    app.config = replace(app.config, authorize=lambda *_: True)
     store.fail(verb)
     policies = Policies(delivery="at_most_once", pause_after_failures=1)
     async with app:

@@ -16,6 +16,7 @@ from duly.model.jobs import JobId
 from duly.rules.outcomes import Finish
 from duly.stores import MemoryStore, open_store
 from duly.stores.port import Store
+from duly.stores.sql.options import SqlOptions
 from duly.testing import ManualClock
 from tests.property.beside import check_beside
 from tests.property.job_walk import JobWalk, check_sound, dump
@@ -60,8 +61,8 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
 
 async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
     clock = ManualClock(START)
-    options = {"synchronous": "NORMAL"} if "sqlite" in url else {}
-    store = open_store(url, clock=clock, fast_paths=fast_paths, **options)
+    options = SqlOptions(fast_paths=fast_paths, synchronous="NORMAL")
+    store = open_store(url, clock=clock, options=options)
     try:
         await walk_together(clock, store, seed)
     finally:

@@ -19,6 +19,7 @@ from duly.model.plans import PlanRequest
 from duly.rules import spans
 from duly.stores import MemoryStore, open_store
 from duly.stores.port import Store
+from duly.stores.sql.options import SqlOptions
 from duly.testing import ManualClock
 from tests.property.beside import check_beside
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
@@ -172,8 +173,8 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
 
 async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
     clock = ManualClock(START)
-    options = {"synchronous": "NORMAL"} if "sqlite" in url else {}
-    store = open_store(url, clock=clock, fast_paths=fast_paths, **options)
+    options = SqlOptions(fast_paths=fast_paths, synchronous="NORMAL")
+    store = open_store(url, clock=clock, options=options)
     try:
         await walk_together(clock, store, seed)
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from duly.app import Duly
+from duly.app import Config, Duly
 from duly.dispatch.options import BodyLimits, HttpOptions
 from duly.dispatch.tick.options import TickOptions
 from duly.flows.flow import ActionOptions
@@ -28,16 +28,17 @@ from duly.web.operators.auth import AuthOptions
 from tools.reference.markdown import code, table
 
 OPTIONS: tuple[tuple[type, str], ...] = (
-    (SqlOptions, "`Duly(url, ...)` and `open_store(url, ...)`"),
-    (WorkerOptions, "`app.serve(worker=...)` and `app.running(worker=...)`"),
-    (PlannerOptions, "`app.serve(planner=...)`"),
-    (KeeperOptions, "`app.serve(keeper=...)`"),
+    (Config, "`Duly(url, config=...)`; each field may also be passed to `Duly()` by itself"),
+    (SqlOptions, "`Config(database=...)`, `Duly(url, ...)` and `open_store(url, ...)`"),
+    (WorkerOptions, "`Config(worker=...)`, `app.serve(worker=...)` and `app.running(worker=...)`"),
+    (PlannerOptions, "`Config(planner=...)` and `app.serve(planner=...)`"),
+    (KeeperOptions, "`Config(keeper=...)` and `app.serve(keeper=...)`"),
     (Retention, "`KeeperOptions(retention=...)`"),
     (LedgerRetention, "`KeeperOptions(ledger=...)`"),
     (ActionOptions, "`@flow.action(...)`, which takes seconds as `timeout_s`"),
     (RetryPolicy, "`@flow.action(retry=...)`, `enqueue(retry=...)`"),
     (Limits, "`Flow(limits=...)`: what one owner may ask for"),
-    (HttpOptions, "`Duly(http=...)`"),
+    (HttpOptions, "`Config(http=...)` and `Duly(http=...)`"),
     (BodyLimits, "`HttpOptions(limits=...)`"),
     (TickOptions, "`HttpOptions(tick=...)`"),
     (AuthOptions, "`OperatorAuth(...)`, for the dashboard"),
@@ -77,11 +78,8 @@ def _of_application() -> str:
     about = {
         "url": "`memory:`, `sqlite:///file.db` or `postgresql://user@host/database`",
         "flows": "the application's code",
-        "clock": "a clock for tests; the database's own decides otherwise",
-        "priority_aging_s": "seconds of waiting that outweigh one step of priority; 0: none do",
-        "look_ahead_s": "how long before their run time jobs are made",
-        "authorize": "asked before a schedule's job starts: `authorize(principal, schedule)`",
-        "store_options": "`http=HttpOptions(...)`, and everything of `SqlOptions`",
+        "config": "a `Config`",
+        "options": "fields of `Config` and of its `database`, as keywords",
     }
     for name, parameter in list(inspect.signature(Duly).parameters.items()):
         default = "" if parameter.default is parameter.empty else _shown(parameter.default)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,6 +22,7 @@ from duly.web.serving.descriptors import raise_descriptor_limit
 if TYPE_CHECKING:
     from duly.web.serving.serving import Listening
 
+_USUAL = WorkerOptions()
 ROLES = ("planner", "worker", "keeper", "api")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,11 +43,27 @@ _working = _options(
         multiple=True,
         help="Serve only this queue; may be repeated.  [default: every queue of its actions]",
     ),
-    click.option("--slots", default=16, show_default=True, help="Handlers that run at once."),
-    click.option("--fair", is_flag=True, help="Serve the least recently served workspace first."),
-    click.option("--lease", default=30.0, show_default=True, help="Seconds of a job's lease."),
     click.option(
-        "--drain", default=30.0, show_default=True, help="Seconds to finish jobs at stop."
+        "--slots",
+        type=int,
+        help=f"Handlers that run at once.  [default: the application's, else {_USUAL.slots}]",
+    ),
+    click.option(
+        "--fair/--unfair",
+        default=None,
+        help="Serve the least recently served workspace first.  [default: the application's, else "
+        "unfair]",
+    ),
+    click.option(
+        "--lease",
+        type=float,
+        help=f"Seconds of a job's lease.  [default: the application's, else {_USUAL.lease_s:g}]",
+    ),
+    click.option(
+        "--drain",
+        type=float,
+        help="Seconds to finish jobs at stop.  [default: the application's, else "
+        f"{_USUAL.drain_s:g}]",
     ),
 )
 _probed = _options(
@@ -149,13 +167,7 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     app = find_app(application)
     options: WorkerOptions | bool = False
     if "worker" in roles:
-        options = WorkerOptions(
-            queues=words["queues"] or None,
-            slots=words["slots"],
-            fair=words["fair"],
-            lease_s=words["lease"],
-            drain_s=words["drain"],
-        )
+        options = _worker_options(app.config.worker, words)
     shown = [role for role in ROLES if role in roles]
     say(f"duly: {application} on {app.safe_url}; roles: {', '.join(shown)}", err=True)
     others = [_server(app, words)] if "api" in roles else []
@@ -166,6 +178,18 @@ def _run(application: str, roles: set[str], words: dict[str, Any]) -> None:
     finally:
         for each in others:
             each.close()
+
+
+def _worker_options(own: WorkerOptions, words: dict[str, Any]) -> WorkerOptions:
+    """Return the options of the application's workers, changed by those of the command line."""
+    given = {
+        "queues": words["queues"] or None,
+        "slots": words["slots"],
+        "fair": words["fair"],
+        "lease_s": words["lease"],
+        "drain_s": words["drain"],
+    }
+    return replace(own, **{name: value for name, value in given.items() if value is not None})
 
 
 def _server(app: Duly, words: dict[str, Any]) -> Listening:

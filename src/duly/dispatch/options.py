@@ -61,8 +61,8 @@ class HttpOptions:
     """Options of the tick, which posts due schedules of hand-over `http`."""
 
 
-def gateways_of(options: HttpOptions) -> Sequence[Gateway]:
-    """Return the callers that may dispatch and tick: as configured, else of the environment."""
+def gateways_of(options: HttpOptions, settings: Settings) -> Sequence[Gateway]:
+    """Return the callers that may dispatch and tick: as configured, else those of the settings."""
     if options.gateways is not None:
         return options.gateways
-    return [Gateway(secret) for secret in Settings.from_environment().dispatch_secrets]
+    return [Gateway(secret) for secret in settings.dispatch_secrets]

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from duly.engine.upkeep.zone_version import is_newer, rules_in_use, rules_on_disk
+from duly.errors import InvalidInput
 from duly.model.claims import NextLeaseEnd
 from duly.model.stored_jobs import MAX_SWEEP, Retention
 from duly.model.upkeep import LedgerPruned, LedgerRetention, Recomputed, SchedulesPruned
@@ -59,6 +60,12 @@ class KeeperOptions:
     """Seconds between two walks through the ledger, and between two checks of the zone rules."""
     ledger: LedgerRetention = field(default_factory=LedgerRetention)
     """Retention of occurrences, schedule events, the audit log and finished schedules."""
+
+    def __post_init__(self) -> None:
+        for name in ("period_s", "prune_period_s", "silent_worker_s", "upkeep_period_s"):
+            seconds = getattr(self, name)
+            if not seconds >= 0:
+                raise InvalidInput(f"{name} is {seconds} s; allowed: 0 s or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
-from duly.model.plans import PlanReport, PlanRequest
+from duly.errors import InvalidInput
+from duly.model.plans import MAX_PLAN, PlanReport, PlanRequest
 from duly.runtime.backoff import STORE_FAILURES, Backoff, Signal
 from duly.stores.port import Store
 
@@ -34,6 +35,14 @@ class PlannerOptions:
     """Rows planned in one transaction."""
     flows: tuple[str, ...] | None = None
     """Flows to plan; None: those of the application that makes the planner, else all."""
+
+    def __post_init__(self) -> None:
+        for name in ("period_s", "look_ahead_s"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds >= 0:
+                raise InvalidInput(f"{name} is {seconds} s; allowed: 0 s or more")
+        if not 1 <= self.limit <= MAX_PLAN:
+            raise InvalidInput(f"limit is {self.limit}; allowed: 1 to {MAX_PLAN}")
 
 
 class Planner:

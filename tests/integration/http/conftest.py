@@ -23,8 +23,7 @@ def serve() -> Iterator[Serve]:
         def start(*flows: Flow, url: str = "memory:", authorize: Any = None, **http: Any) -> Site:
             clock = ManualClock(NOW)
             options = HttpOptions(**{"gateways": [Gateway(SECRET)], **http})
-            app = Duly(url, flows=flows, clock=clock, http=options)
-            app.authorize = authorize
+            app = Duly(url, flows=flows, clock=clock, http=options, authorize=authorize)
             return Site(app, stack.enter_context(served(app.asgi)), clock)
 
         yield start

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -63,6 +63,10 @@ class Site:
     def url(self) -> str:
         """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
+
+    def set_http(self, **options: Any) -> None:
+        """Change options of its HTTP surface, once its address is known."""
+        self.app.config = replace(self.app.config, http=replace(self.app.http, **options))
 
     def ask(
         self,

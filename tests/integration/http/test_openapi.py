@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ def fuzzed() -> Iterator[Site]:
     app = Duly("memory:", flows=[flow], clock=clock, http=options)
     with served(app.asgi) as port:
         site = Site(app, port, clock)
-        app.http = replace(options, tick=TickOptions(base_url=site.url))
+        site.set_http(tick=TickOptions(base_url=site.url))
         new = {"name": "digest", "trigger": "0 9 * * *", "action": "send"}
         assert site.ask("POST", "/api/flows/mail/my/schedules", new).status == 201
         assert site.ask("GET", "/api/openapi.json").body == document() | {"servers": [{"url": "/"}]}

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -140,7 +139,7 @@ def test_the_route_claims_from_the_index(serve: Serve, monkeypatch: pytest.Monke
 
     site = serve(flow)
     index = index_of_the_guide()(site.clock)
-    site.app.http = replace(site.app.http, tick=TickOptions(base_url=site.url, index=index))
+    site.set_http(tick=TickOptions(base_url=site.url, index=index))
     mine = ScheduleCollection(site.app.store, "mail", index=index).of(user("u_1"))
     made = site.run(mine.create("digest", "0 9 * * *", action="send"))
     assert site.ask("POST", "/api/tick", headers=BEARER).status == 204

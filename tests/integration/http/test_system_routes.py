@@ -1,7 +1,6 @@
 """Routes that concern every owner: a secret that belongs to one owner does not open them."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -29,7 +28,7 @@ def mail() -> Flow:
 
 
 def aimed(site: Site) -> Site:
-    site.app.http = replace(site.app.http, tick=TickOptions(base_url=site.url))
+    site.set_http(tick=TickOptions(base_url=site.url))
     return site
 
 

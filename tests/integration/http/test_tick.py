@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -284,7 +283,7 @@ def _http_site(serve: Serve, parse_id: ParseId | None = None, **tick: Any) -> Si
 
 def _aim(site: Site) -> None:
     """Only now is it known where the site answers."""
-    site.app.http = replace(site.app.http, tick=TickOptions(base_url=site.url))
+    site.set_http(tick=TickOptions(base_url=site.url))
 
 
 def test_the_route_answers_204_200_401_and_500(

@@ -13,6 +13,7 @@ from duly.dispatch.contract import Answer, system_refusal
 from duly.dispatch.options import HttpOptions, gateways_of
 from duly.dispatch.tick.answers import tick_answer
 from duly.dispatch.tick.tick import Tick
+from duly.settings import Settings
 
 
 class Ticking(Protocol):
@@ -21,6 +22,10 @@ class Ticking(Protocol):
     @property
     def http(self) -> HttpOptions:
         """Its HTTP options."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the process."""
 
     @property
     def ticker(self) -> Callable[[], Awaitable[Tick]]:
@@ -39,7 +44,7 @@ class LambdaTick:
 
     def __init__(self, app: Ticking) -> None:
         self._app = app
-        self._gatekeeper = Gatekeeper(gateways_of(app.http))
+        self._gatekeeper = Gatekeeper(gateways_of(app.http, app.settings))
         # One loop for the life of the container, so that connections stay open between events.
         self._runner = asyncio.Runner()
 

@@ -261,14 +261,16 @@ class _Round:
             await self._changed.wait()
 
 
-def place_of(options: HttpOptions, flows: tuple[str, ...], url: str | None = None) -> TickPlace:
+def place_of(
+    options: HttpOptions, settings: Settings, flows: tuple[str, ...], url: str | None = None
+) -> TickPlace:
     """Return the address and secret of an application's tick; refused if not configured."""
-    base_url = url or options.tick.base_url or Settings.from_environment().base_url
+    base_url = url or options.tick.base_url or settings.base_url
     if not base_url:
         raise InvalidInput(
             "a tick needs the base URL of the application; set DULY_BASE_URL, or pass base_url="
         )
-    gateways = [each for each in gateways_of(options) if each.is_system]
+    gateways = [each for each in gateways_of(options, settings) if each.is_system]
     if not gateways:
         raise InvalidInput("a tick needs a dispatch secret to send; set DULY_DISPATCH_SECRETS")
     return TickPlace(base_url, gateways[0].secret, flows)

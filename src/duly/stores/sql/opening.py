@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -23,14 +20,9 @@ _DIALECTS: dict[str, type[Dialect]] = {
 }
 
 
-def open_sql_store(url: str, clock: Clock | None, **options: Any) -> SqlStore:
-    """Return the store for a URL; refuse unknown options."""
-    unknown = sorted(set(options) - set(SqlOptions.__slots__))
-    if unknown:
-        known = ", ".join(SqlOptions.__slots__)
-        raise InvalidInput(f"unknown option {unknown[0]!r}; known: {known}")
-    dialect = dialect_of(url)
-    return SqlStore(dialect, make_url(url), replace(SqlOptions(), **options), clock)
+def open_sql_store(url: str, clock: Clock | None, options: SqlOptions) -> SqlStore:
+    """Return the store for a URL."""
+    return SqlStore(dialect_of(url), make_url(url), options, clock)
 
 
 def dialect_of(url: str) -> Dialect:

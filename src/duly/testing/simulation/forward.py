@@ -63,7 +63,7 @@ async def fast_forward(
     that is not positive, is refused with InvalidInput.
     """
     span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    clock = app.given_clock
+    clock = app.config.clock
     if app.url != "memory:" or not isinstance(clock, ManualClock):
         raise InvalidInput(
             'fast_forward needs a memory store and a ManualClock: use Duly("memory:", '

@@ -30,6 +30,7 @@ from duly.errors import DulyError
 from duly.flows.flow import Flow
 from duly.model.principals import Principal
 from duly.operate.redaction.raised import traceback_of
+from duly.settings import Settings
 from duly.stores.port import Store
 from duly.web.api import problems
 from duly.web.api.bodies import TooLarge, read_limited
@@ -58,6 +59,10 @@ class Application(Protocol):
     @property
     def http(self) -> HttpOptions:
         """Options of the HTTP surface."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the process."""
 
     @property
     def authorize(self) -> Authorize | None:
@@ -99,7 +104,7 @@ class Surface:
         self._operations = {(each.path, each.method): each for each in OPERATIONS}
         self._unambiguous = RefuseAmbiguous(self._route)
         # Built now, so that an invalid or missing secret is reported at startup.
-        self.gatekeeper = _gatekeeper(app.http)
+        self.gatekeeper = _gatekeeper(app.http, app.settings)
         self._told_system = False
         self._endpoints: dict[str, Endpoint] = {
             "openapi": self._openapi,
@@ -261,8 +266,8 @@ class Surface:
             raise Refusal(refused)
 
 
-def _gatekeeper(options: HttpOptions) -> Gatekeeper:
-    gateways = gateways_of(options)
+def _gatekeeper(options: HttpOptions, settings: Settings) -> Gatekeeper:
+    gateways = gateways_of(options, settings)
     if not gateways:
         log.warning(CLOSED, extra={"event": "dispatch.closed"})
     return Gatekeeper(gateways)

@@ -108,9 +108,9 @@ class Listening:
         self._server.should_exit = True
 
 
-def probing(app: MonitoredApp, address: Address, settings: Settings | None = None) -> Listening:
+def probing(app: Served, address: Address, settings: Settings | None = None) -> Listening:
     """Return a server of probes and metrics only."""
-    settings = Settings.from_environment() if settings is None else settings
+    settings = app.settings if settings is None else settings
     auth = OperatorAuth(AuthOptions.from_settings(settings, ""))
     routes = [*Probes(app).routes, *Metrics(app, auth).routes]
     asgi = RefuseAmbiguous(Starlette(routes=routes))
@@ -121,7 +121,7 @@ class Serving(Listening):
     """The server of one process: API and dashboard."""
 
     def __init__(self, app: Served, address: Address, settings: Settings | None = None) -> None:
-        settings = Settings.from_environment() if settings is None else settings
+        settings = app.settings if settings is None else settings
         development_host = address.host if address.is_development else ""
         self.auth = OperatorAuth(AuthOptions.from_settings(settings, development_host))
         connections = connection_limit(settings, descriptor_limit())

@@ -16,9 +16,10 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Protocol, Self, Unpack
 from weakref import WeakSet
 
+from duly.app.config import Config, ConfigWords
 from duly.clock import Clock, SystemClock
 from duly.dispatch.options import HttpOptions
 from duly.errors import InvalidInput, shown
@@ -42,6 +43,7 @@ from duly.operate.observed import observed
 from duly.operate.schedule_log import ScheduleLog
 from duly.runtime import Keeper, KeeperOptions, Planner, PlannerOptions, Worker, WorkerOptions
 from duly.runtime.worker.isolation import Children, find_location, is_possible
+from duly.settings import Settings
 from duly.stores import open_store
 from duly.stores.port import DispatchStore, ScheduleIndex, Store
 from duly.triggers import every
@@ -75,28 +77,19 @@ class Duly:
         url: str,
         *,
         flows: Collection[Flow] = (),
-        clock: Clock | None = None,
-        priority_aging_s: float = 0,
-        look_ahead_s: float = 60,
-        authorize: Authorize | None = None,
-        **store_options: Any,
+        config: Config | None = None,
+        **options: Unpack[ConfigWords],
     ) -> None:
         """Create an application; nothing connects yet.
 
-        `authorize(principal, schedule)`, which may be async, is called before a schedule's job
-        starts; `http=HttpOptions(...)` configures the HTTP surface; other options are passed to
-        open_store().
+        `config` is its configuration. Fields of Config, and of its `database`, may be passed as
+        options as well, as in `Duly(url, flows=[mail], connections=10)`.
         """
         self.url = url
         self.flows = tuple(flows)
-        self.authorize = authorize
         self.actions = actions_of(flows)
-        self._clock = clock
+        self.config = (Config() if config is None else config).with_options(options)
         self._workers: WeakSet[Worker] = WeakSet()
-        self._aging_ms = int(priority_aging_s * 1000)
-        self._look_ahead_s = look_ahead_s
-        self.http: HttpOptions = store_options.pop("http", None) or HttpOptions()
-        self._store_options = store_options
         self.meters = Meters()
         self._opening = Lock()
         self._opened: Store | None = None
@@ -110,9 +103,8 @@ class Duly:
         """The store, opened at its first use."""
         with self._opening:  # threads of sync callers may open it at once
             if self._opened is None:
-                opened = open_store(
-                    self.url, clock=self._clock, planning=self._planning(), **self._store_options
-                )
+                database = replace(self.config.database, planning=self._planning())
+                opened = open_store(self.url, clock=self.config.clock, options=database)
                 queues = {name: action.queue for name, action in self.actions.items()}
                 log = ScheduleLog(queues)
                 self._opened = observed(opened, self.meters.observers, log.observers)
@@ -122,14 +114,15 @@ class Duly:
         """Return the planning settings: the look-ahead and the actions' declared run options."""
         return PlanSettings(
             # An operator's command without the application's actions leaves planning to others.
-            look_ahead_ms=int(self._look_ahead_s * 1000) if self.actions else 0,
+            look_ahead_ms=int(self.config.look_ahead_s * 1000) if self.actions else 0,
             actions={name: action.options.run for name, action in self.actions.items()},
         )
 
     @cached_property
     def client(self) -> Client:
         """The calls of the application."""
-        return Client(self.store, actions=self.actions, aging_ms=self._aging_ms, clock=self._clock)
+        aging_ms = int(self.config.priority_aging_s * 1000)
+        return Client(self.store, actions=self.actions, aging_ms=aging_ms, clock=self.config.clock)
 
     @cached_property
     def admin(self) -> Admin:
@@ -214,7 +207,23 @@ class Duly:
     @property
     def clock(self) -> Clock:
         """The clock for times that do not come from the database."""
-        return SystemClock() if self._clock is None else self._clock
+        return SystemClock() if self.config.clock is None else self.config.clock
+
+    @property
+    def http(self) -> HttpOptions:
+        """The options of the HTTP surface."""
+        return self.config.http
+
+    @property
+    def authorize(self) -> Authorize | None:
+        """The callback that is asked before a schedule's job starts."""
+        return self.config.authorize
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the process: those of the configuration, else the environment's."""
+        own = self.config.settings
+        return Settings.from_environment() if own is None else own
 
     async def ready(self) -> Store:
         """Return the store, opening it on a thread if needed."""
@@ -242,8 +251,9 @@ class Duly:
         """
         from duly.dispatch.tick.tick import Tick, place_of
 
-        place = place_of(self.http, tuple(flow.name for flow in self.flows), url)
-        return Tick(store, place, self.http.tick, clock=self._clock)
+        names = tuple(flow.name for flow in self.flows)
+        place = place_of(self.http, self.settings, names, url)
+        return Tick(store, place, self.http.tick, clock=self.config.clock)
 
     @cached_property
     def _portal(self) -> Portal:
@@ -253,11 +263,6 @@ class Duly:
     def sync(self) -> Sync:
         """The same calls from code that is not async: `app.sync.client.enqueue(...)`."""
         return Sync(self, self._portal)
-
-    @property
-    def given_clock(self) -> Clock | None:
-        """The clock that was passed in; None: the database's clock is used."""
-        return self._clock
 
     def on(self, store: Store) -> Self:
         """Return this application on a store that is already open, such as one under test."""
@@ -298,8 +303,8 @@ class Duly:
         made = Worker(
             self.store,
             self.actions,
-            options,
-            clock=self._clock,
+            self.config.worker if options is None else options,
+            clock=self.config.clock,
             notifies=self.store.capabilities.notifies,
             calls=self.calls,
         )
@@ -319,13 +324,13 @@ class Duly:
 
     def keeper(self, options: KeeperOptions | None = None) -> Keeper:
         """Return a keeper; call its run()."""
-        return Keeper(self.store, options)
+        return Keeper(self.store, self.config.keeper if options is None else options)
 
     def planner(self, options: PlannerOptions | None = None) -> Planner:
         """Return a planner, by default for this application's flows; call its run()."""
-        options = PlannerOptions() if options is None else options
+        options = self.config.planner if options is None else options
         if options.look_ahead_s is None:
-            options = replace(options, look_ahead_s=self._look_ahead_s)
+            options = replace(options, look_ahead_s=self.config.look_ahead_s)
         if options.flows is None:
             # Rows of unknown flows belong to another application or release.
             options = replace(options, flows=tuple(flow.name for flow in self.flows))
