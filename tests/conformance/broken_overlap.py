@@ -37,7 +37,7 @@ from duly.rules import edits, spans
 from duly.rules.edits import Edit
 from duly.rules.outcomes import Finish
 from duly.rules.overlap import Asking, OverlapDecision, decide_overlap
-from duly.rules.planning import Come, plan_times, policies_of
+from duly.rules.planning import DueTimes, plan_times, policies_of
 from duly.stores import MemoryStore
 from duly.stores.memory.tables import Tables
 from duly.testing.conformance import PlanningConformance, StoreConformance
@@ -140,7 +140,7 @@ def not_set_back(edit: Edit, *_: object) -> Edit:
     return edit
 
 
-def from_the_first_withdrawn(edit: Edit, come: Come, _now_ms: int) -> Edit:
+def from_the_first_withdrawn(edit: Edit, come: DueTimes, _now_ms: int) -> Edit:
     """Takes along whatever the rule has between a withdrawn time and the edit."""
     return edits._row_back(edit, come.times[0])
 
@@ -149,7 +149,7 @@ def forgets_them(row: Any, *_: object) -> Any:
     return [], row.runs_left
 
 
-def charges_nothing(row: Any, come: Come, now_ms: int) -> Any:
+def charges_nothing(row: Any, come: DueTimes, now_ms: int) -> Any:
     return plan_times(row, come, now_ms)[0], row.runs_left
 
 

@@ -91,8 +91,8 @@ def all_are_free(_rule: str, occurrences: Sequence[Any], _rows: object) -> list[
     return list(occurrences)
 
 
-def post_for_ever(*_: object, **_names: object) -> dispatches.Fate:
-    return dispatches.Fate(OccurrenceState.DISPATCHING, None)
+def post_for_ever(*_: object, **_names: object) -> dispatches.RowState:
+    return dispatches.RowState(OccurrenceState.DISPATCHING, None)
 
 
 def forget_now(_tx: object, ids: Sequence[str], _edge_ms: int) -> dict[str, int]:

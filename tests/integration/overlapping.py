@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from duly.stores.sql.db import Db
 from duly.stores.sql.store import SqlStore
 
-PATIENCE_S = 30.0
+WAIT_LIMIT_S = 30.0
 WAITS = (
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -27,7 +27,7 @@ def overlapping(
             answer = first(store._db(connection))
             other = threads.submit(store._in_transaction, second)
             _until_it_waits(store, other)
-        return answer, other.result(PATIENCE_S)
+        return answer, other.result(WAIT_LIMIT_S)
 
 
 def _until_it_waits(store: SqlStore, other: Future[Any]) -> None:

@@ -11,7 +11,7 @@ from duly.model.jobs import JobId, JobState, NewJob, WorkerId
 from duly.stores import open_store
 
 JOB = JobId("job_1")
-PATIENCE_S = 30.0
+WAIT_LIMIT_S = 30.0
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
 
 
@@ -41,7 +41,7 @@ def until_it_waits(connection: psycopg.Connection, claims: "Future[Claims]") -> 
                 return
 
 
-@pytest.mark.timeout(PATIENCE_S * 2)
+@pytest.mark.timeout(WAIT_LIMIT_S * 2)
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.QUEUED])
 def test_a_claim_takes_what_is_queued_when_its_row_is_free(
     postgres_url: str, state: JobState
@@ -55,5 +55,5 @@ def test_a_claim_takes_what_is_queued_when_its_row_is_free(
         assert not claims.done()
         holder.execute("UPDATE duly_jobs SET state = %s WHERE id = %s", [state.value, JOB])
         holder.commit()
-        taken = [job.id for job in claims.result(PATIENCE_S).jobs]
+        taken = [job.id for job in claims.result(WAIT_LIMIT_S).jobs]
     assert taken == ([JOB] if state is JobState.QUEUED else [])

@@ -41,11 +41,11 @@ from duly.testing.conformance.samples import (
     put,
 )
 from duly.testing.conformance.suite import START
-from tests.integration.overlapping import PATIENCE_S, overlapping
+from tests.integration.overlapping import WAIT_LIMIT_S, overlapping
 
 MISSED = OccurrenceState.MISSED
 ID = ScheduleId("id-a")
-pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
+pytestmark = pytest.mark.timeout(2 * WAIT_LIMIT_S)
 
 
 @pytest.fixture

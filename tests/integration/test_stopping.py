@@ -30,7 +30,7 @@ async def wait() -> None:
 
 app = Duly("sqlite:///duly.db", flows=[slow])
 """
-PATIENCE_S = 60
+WAIT_LIMIT_S = 60
 
 
 def wait_for(stream: IO[str] | None, text: str) -> None:
@@ -70,7 +70,7 @@ def test_second_interrupt_gives_running_jobs_back(tmp_path: Path) -> None:
         wait_for(process.stdout, "stopping")
         process.send_signal(signal.SIGTERM)  # a supervisor is not a person
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=PATIENCE_S)
+        out, _ = process.communicate(timeout=WAIT_LIMIT_S)
     finally:
         process.kill()
         process.wait()

@@ -180,11 +180,11 @@ class PlanWalk:
         return lambda store, _: store.claim_jobs(request)
 
     async def _finish(self) -> Ask:
-        leases = {each.id: each for each in self._chance.sample(self._leases, self._few())}
+        leases = {each.id: each for each in self._chance.sample(self._leases, self._short_list())}
         ends = [decide(each, self._outcome()) for each in leases.values()]
         return lambda store, ids: store.finish([_of(each, ids) for each in ends])
 
-    def _few(self) -> int:
+    def _short_list(self) -> int:
         return min(len(self._leases), self._chance.randint(1, 3))
 
     def _outcome(self) -> Outcome:

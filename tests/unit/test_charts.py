@@ -56,7 +56,7 @@ def test_minutes_are_stacked() -> None:
     minutes = [Minute(NOON + timedelta(minutes=i)) for i in range(59)]
     minutes.append(Minute(NOON + timedelta(minutes=59), succeeded=3, dead=1, cancelled=2))
     svg = charts.minutes_chart(minutes)
-    good, bad, calm = (bars(svg, kind)[0] for kind in ("good", "bad", "calm"))
+    good, bad, calm = (bars(svg, kind)[0] for kind in ("good", "bad", "steady"))
     assert float(good.get("y", "0")) > float(calm.get("y", "0")) > float(bad.get("y", "0"))
     assert bad.findtext("title") == "12:59 UTC: 1 dead"
 
@@ -154,7 +154,7 @@ def test_words_are_escaped() -> None:
 
 def test_every_tone_has_shapes_of_its_own() -> None:
     assert tone("succeeded") == "good"
-    assert tone("nobody knows") == "calm"
+    assert tone("nobody knows") == "steady"
     shapes = {
         state: str(badge(state, "x")) for state in ("succeeded", "dead", "retrying", "queued")
     }

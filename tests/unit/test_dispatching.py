@@ -15,7 +15,7 @@ from duly.rules.dispatches import (
     POST_FAILED,
     SCHEDULE_DELETED,
     TICK_DIED,
-    Fate,
+    RowState,
     count_not_found,
     decide_answer,
     decide_lapse,
@@ -29,38 +29,38 @@ SUCCEEDED = OccurrenceState.SUCCEEDED
 OFTEN: Delivery = "at_least_once"
 ONCE: Delivery = "at_most_once"
 
-LAPSES: list[tuple[Delivery, int, bool, Fate]] = [
+LAPSES: list[tuple[Delivery, int, bool, RowState]] = [
     # delivery, posts so far, deleted
-    (OFTEN, 0, False, Fate(DISPATCHING, None)),
-    (OFTEN, 1, False, Fate(DISPATCHING, None)),
-    (OFTEN, 9, False, Fate(DISPATCHING, None)),
-    (OFTEN, 10, False, Fate(FAILED, GAVE_UP)),
-    (OFTEN, 0, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
-    (OFTEN, 1, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
-    (OFTEN, 10, True, Fate(FAILED, GAVE_UP)),
-    (ONCE, 0, False, Fate(DISPATCHING, None)),
-    (ONCE, 1, False, Fate(FAILED, TICK_DIED)),
-    (ONCE, 0, True, Fate(WITHDRAWN, SCHEDULE_DELETED)),
+    (OFTEN, 0, False, RowState(DISPATCHING, None)),
+    (OFTEN, 1, False, RowState(DISPATCHING, None)),
+    (OFTEN, 9, False, RowState(DISPATCHING, None)),
+    (OFTEN, 10, False, RowState(FAILED, GAVE_UP)),
+    (OFTEN, 0, True, RowState(WITHDRAWN, SCHEDULE_DELETED)),
+    (OFTEN, 1, True, RowState(WITHDRAWN, SCHEDULE_DELETED)),
+    (OFTEN, 10, True, RowState(FAILED, GAVE_UP)),
+    (ONCE, 0, False, RowState(DISPATCHING, None)),
+    (ONCE, 1, False, RowState(FAILED, TICK_DIED)),
+    (ONCE, 0, True, RowState(WITHDRAWN, SCHEDULE_DELETED)),
     # It may have run: taken back would say that it did not.
-    (ONCE, 1, True, Fate(FAILED, TICK_DIED)),
+    (ONCE, 1, True, RowState(FAILED, TICK_DIED)),
 ]
 
-ANSWERS: list[tuple[DispatchEnd, Delivery, int, str | None, Fate]] = [
-    ("closed", OFTEN, 1, "200", Fate(SUCCEEDED, CLOSED)),
-    ("closed", ONCE, 1, None, Fate(SUCCEEDED, CLOSED)),
-    ("closed", OFTEN, 10, None, Fate(SUCCEEDED, CLOSED)),
-    ("again", OFTEN, 1, "503", Fate(DISPATCHING, "503")),
-    ("again", OFTEN, 9, None, Fate(DISPATCHING, None)),
-    ("again", OFTEN, 10, "503", Fate(FAILED, f"{GAVE_UP}: 503")),
-    ("again", OFTEN, 10, None, Fate(FAILED, GAVE_UP)),
-    ("again", ONCE, 1, "503", Fate(FAILED, "503")),
-    ("again", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
-    ("failed", OFTEN, 1, "400", Fate(FAILED, "400")),
-    ("failed", ONCE, 1, None, Fate(FAILED, POST_FAILED)),
-    ("denied", OFTEN, 1, "403", Fate(OccurrenceState.DENIED, "403")),
-    ("denied", ONCE, 1, None, Fate(OccurrenceState.DENIED, DENIED)),
-    ("not_found", OFTEN, 1, "404", Fate(FAILED, "404")),
-    ("not_found", ONCE, 1, None, Fate(FAILED, NOT_FOUND)),
+ANSWERS: list[tuple[DispatchEnd, Delivery, int, str | None, RowState]] = [
+    ("closed", OFTEN, 1, "200", RowState(SUCCEEDED, CLOSED)),
+    ("closed", ONCE, 1, None, RowState(SUCCEEDED, CLOSED)),
+    ("closed", OFTEN, 10, None, RowState(SUCCEEDED, CLOSED)),
+    ("again", OFTEN, 1, "503", RowState(DISPATCHING, "503")),
+    ("again", OFTEN, 9, None, RowState(DISPATCHING, None)),
+    ("again", OFTEN, 10, "503", RowState(FAILED, f"{GAVE_UP}: 503")),
+    ("again", OFTEN, 10, None, RowState(FAILED, GAVE_UP)),
+    ("again", ONCE, 1, "503", RowState(FAILED, "503")),
+    ("again", ONCE, 1, None, RowState(FAILED, POST_FAILED)),
+    ("failed", OFTEN, 1, "400", RowState(FAILED, "400")),
+    ("failed", ONCE, 1, None, RowState(FAILED, POST_FAILED)),
+    ("denied", OFTEN, 1, "403", RowState(OccurrenceState.DENIED, "403")),
+    ("denied", ONCE, 1, None, RowState(OccurrenceState.DENIED, DENIED)),
+    ("not_found", OFTEN, 1, "404", RowState(FAILED, "404")),
+    ("not_found", ONCE, 1, None, RowState(FAILED, NOT_FOUND)),
 ]
 
 
@@ -69,13 +69,13 @@ def test_limits_are_those_of_the_tables() -> None:
 
 
 @pytest.mark.parametrize(("delivery", "tries", "is_deleted", "fate"), LAPSES)
-def test_lapses(delivery: Delivery, tries: int, is_deleted: bool, fate: Fate) -> None:
+def test_lapses(delivery: Delivery, tries: int, is_deleted: bool, fate: RowState) -> None:
     assert decide_lapse(delivery, tries, is_deleted=is_deleted) == fate
 
 
 @pytest.mark.parametrize(("end", "delivery", "tries", "reason", "fate"), ANSWERS)
 def test_answers(
-    end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None, fate: Fate
+    end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None, fate: RowState
 ) -> None:
     assert decide_answer(end, delivery, tries, reason) == fate
 

@@ -9,17 +9,17 @@ from duly.model.jobs import JobState
 from duly.model.ledger_counts import MissingSchedule
 from duly.model.queues import QueueSettings
 from duly.model.schedules import ScheduleId
-from duly.operate.health import Health, Vitals, judge
+from duly.operate.health import Health, HealthInputs, judge
 
 MISSING = MissingSchedule(ScheduleId("sch_1"), "crm", "user:ada", "digest", 10, 2, 5)
 NOW_MS = 1_800_000_000_000
 
 
-def vitals(index: dict[str, Any] | None = None, **fields: Any) -> Vitals:
+def vitals(index: dict[str, Any] | None = None, **fields: Any) -> HealthInputs:
     rows: dict[str, Any] = {"active": 3, "rows": 3, "missing": 0, "quarantined": 0, "due": 0}
     given: dict[str, Any] = {"workers_alive": 2, "workers": 2}
     known = IndexHealth(**{"oldest_due_ms": None} | rows | (index or {}))
-    return Vitals(now_ms=NOW_MS, index=known, **given | fields)
+    return HealthInputs(now_ms=NOW_MS, index=known, **given | fields)
 
 
 def only_finding(health: Health) -> tuple[str, str]:
@@ -58,7 +58,7 @@ def test_active_schedules_and_an_empty_index_are_a_fault() -> None:
         (vitals(queues=[QueueSettings("mail", is_paused=True)]), "queues", "warning"),
     ],
 )
-def test_each_fault_is_found(facts: Vitals, name: str, level: str) -> None:
+def test_each_fault_is_found(facts: HealthInputs, name: str, level: str) -> None:
     health = judge(facts)
     assert only_finding(health) == (name, level)
     assert health.level == level

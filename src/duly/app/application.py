@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_YOUNG = 20_000
+_COLLECTION_THRESHOLD = 20_000
 """Threshold of the young generation of the garbage collector in a serving process."""
 
 
@@ -282,7 +282,7 @@ class Duly:
         if store is not None:
             await store.close()
 
-    def leave_parent(self) -> None:
+    def detach_from_parent(self) -> None:
         """Prepare a forked process: the database is opened again at its next use."""
         self._opening = Lock()
         self._tick = None
@@ -382,7 +382,7 @@ class Duly:
             with suppress(NotImplementedError):  # not on every platform
                 loop.add_signal_handler(number, self._stop, stopping, number)
         try:
-            async with _calm_collector(), self.running(worker, keeper, planner, *others):
+            async with _infrequent_collection(), self.running(worker, keeper, planner, *others):
                 log.info("serving %s", self.safe_url, extra={"event": "app.serving"})
                 await stopping.wait()
                 log.info(
@@ -398,7 +398,7 @@ class Duly:
         # Only a person interrupts twice: a supervisor's second SIGTERM must not interrupt handlers.
         if stopping.is_set() and number == signal.SIGINT:
             for each in self._workers:
-                each.hurry()
+                each.stop_now()
         stopping.set()
 
     @property
@@ -430,7 +430,7 @@ async def ensure_schedule(
 
 
 @asynccontextmanager
-async def _calm_collector() -> AsyncIterator[None]:
+async def _infrequent_collection() -> AsyncIterator[None]:
     """Run the garbage collector less often in a serving process.
 
     Objects loaded so far are exempt. The jobs of a claim come and go by the thousand and have no
@@ -438,7 +438,7 @@ async def _calm_collector() -> AsyncIterator[None]:
     """
     usual = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(_YOUNG, *usual[1:])
+    gc.set_threshold(_COLLECTION_THRESHOLD, *usual[1:])
     try:
         yield
     finally:

@@ -77,7 +77,7 @@ def pause(target: Target, queue: str | None, is_all: bool, note: str | None, by:
         target.ask(lambda admin: admin.pause_all(note, by=by))
     else:
         target.ask(lambda admin: admin.pause(queue, note, by=by))
-    _said(target, queue, "paused")
+    _settings_text(target, queue, "paused")
 
 
 @queues.command("resume")
@@ -95,7 +95,7 @@ def resume(target: Target, queue: str | None, is_all: bool) -> None:
     if queue is None or is_all:
         _check_all(queue, is_all)
         target.ask(lambda admin: admin.resume_all())
-        _said(target, queue, "open")
+        _settings_text(target, queue, "open")
         return
 
     async def work(admin: Admin) -> bool:
@@ -103,7 +103,9 @@ def resume(target: Target, queue: str | None, is_all: bool) -> None:
         return await admin.all_paused() is not None
 
     still = target.ask(work)
-    _said(target, queue, "still paused with all queues (resume --all)" if still else "open")
+    _settings_text(
+        target, queue, "still paused with all queues (resume --all)" if still else "open"
+    )
 
 
 @queues.command("limit")
@@ -128,7 +130,7 @@ def limit(
     jobs = None if is_any else UNSET if job_limit is None else job_limit
     pairs = UNSET if per_workspace is None else per_workspace
     target.ask(lambda admin: admin.limit(queue, job_limit=jobs, workspace_limit=pairs))
-    _said(target, queue, "limited")
+    _settings_text(target, queue, "limited")
 
 
 def _check_all(queue: str | None, is_all: bool) -> None:
@@ -136,7 +138,7 @@ def _check_all(queue: str | None, is_all: bool) -> None:
         raise click.UsageError("name one queue, or pass --all")
 
 
-def _said(target: Target, queue: str | None, state: str) -> None:
+def _settings_text(target: Target, queue: str | None, state: str) -> None:
     """Print the new state of a queue, or of all queues without a name."""
     if target.as_json:
         print_json({"queue": queue, "state": state})

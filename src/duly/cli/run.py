@@ -22,7 +22,7 @@ from duly.web.serving.descriptors import raise_descriptor_limit
 if TYPE_CHECKING:
     from duly.web.serving.serving import Listening
 
-_USUAL = WorkerOptions()
+_DEFAULTS = WorkerOptions()
 ROLES = ("planner", "worker", "keeper", "api")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ _working = _options(
     click.option(
         "--slots",
         type=int,
-        help=f"Handlers that run at once.  [default: the application's, else {_USUAL.slots}]",
+        help=f"Handlers that run at once.  [default: the application's, else {_DEFAULTS.slots}]",
     ),
     click.option(
         "--fair/--unfair",
@@ -57,13 +57,13 @@ _working = _options(
     click.option(
         "--lease",
         type=float,
-        help=f"Seconds of a job's lease.  [default: the application's, else {_USUAL.lease_s:g}]",
+        help=f"Seconds of a job's lease.  [default: the application's, else {_DEFAULTS.lease_s:g}]",
     ),
     click.option(
         "--drain",
         type=float,
         help="Seconds to finish jobs at stop.  [default: the application's, else "
-        f"{_USUAL.drain_s:g}]",
+        f"{_DEFAULTS.drain_s:g}]",
     ),
 )
 _probed = _options(
@@ -109,8 +109,8 @@ def run(application: str, roles: str, **words: Any) -> None:
     chosen = {role.strip() for role in roles.split(",") if role.strip()}
     unknown = sorted(chosen - set(ROLES))
     if unknown or not chosen:
-        said = unknown[0] if unknown else "none"
-        raise click.UsageError(f"--roles has {said!r}; known: {', '.join(ROLES)}")
+        unknown_role = unknown[0] if unknown else "none"
+        raise click.UsageError(f"--roles has {unknown_role!r}; known: {', '.join(ROLES)}")
     _run(application, chosen, words)
 
 

@@ -89,27 +89,27 @@ class Acting:
 
         Only the system may name another scope, since it starts work for others.
         """
-        said = options.get("scope")
-        if said is None or Scope.of(said) == self.principal.scope:
+        requested = options.get("scope")
+        if requested is None or Scope.of(requested) == self.principal.scope:
             options["scope"] = self.principal.scope
             self._confine_workspace(options)
         elif not self.principal.is_system:
             raise InvalidInput(
-                f"scope is {shown(said)}, but {self.principal.scope} is acted for and may start "
-                f"jobs only for itself; omit scope=, or use the client of the application"
+                f"scope is {shown(requested)}, but {self.principal.scope} is acted for and may "
+                f"start jobs only for itself; omit scope=, or use the client of the application"
             )
         options.setdefault("correlation_id", self._correlation_id)
         return await self._reach.enqueue(action, input, **options)
 
     def _confine_workspace(self, options: JobOptions) -> None:
         own = self.principal.workspace
-        said = options.get("workspace")
-        if said not in (None, own) and not self.principal.is_system:
+        requested = options.get("workspace")
+        if requested not in (None, own) and not self.principal.is_system:
             raise InvalidInput(
-                f"workspace is {shown(said)}, but the jobs of {self.principal.scope} count in "
+                f"workspace is {shown(requested)}, but the jobs of {self.principal.scope} count in "
                 f"{own!r}; omit workspace=, or act for a Principal that has this workspace"
             )
-        options["workspace"] = said or own
+        options["workspace"] = requested or own
 
     async def job(self, job_id: JobId) -> Job | None:
         """Return one of its jobs; None for any other id, known or not."""

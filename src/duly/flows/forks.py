@@ -13,7 +13,7 @@ from weakref import WeakSet
 class Forkable(Protocol):
     """An object that keeps threads or connections."""
 
-    def leave_parent(self) -> None:
+    def detach_from_parent(self) -> None:
         """Start anew in a child; what belongs to the parent is neither used nor closed."""
 
 
@@ -25,10 +25,10 @@ def watch_forks(keeper: Forkable) -> None:
     _known.add(keeper)
 
 
-def _leave_parent() -> None:
+def _detach_from_parent() -> None:
     for keeper in list(_known):
-        keeper.leave_parent()
+        keeper.detach_from_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_parent)
+    os.register_at_fork(after_in_child=_detach_from_parent)

@@ -81,9 +81,9 @@ def template_of(
     for option in options.keys() - JobOptions.__annotations__.keys():
         raise unknown_field("a job", option, JobOptions.__annotations__)
     # None counts as not given, so that callers can pass their own defaults on.
-    said = {name: value for name, value in options.items() if value is not None}
-    scope = Scope.of(said.get("scope", SYSTEM))
-    fields = _fields(said, now_ms)
+    given = {name: value for name, value in options.items() if value is not None}
+    scope = Scope.of(given.get("scope", SYSTEM))
+    fields = _fields(given, now_ms)
     fields["workspace"] = place_of_jobs(scope, fields.get("workspace"))
     declared = DEFAULTS if known is None else known.options.run
     run = choose({name: fields.pop(name, None) for name in RUN_FIELDS}, declared)
@@ -135,25 +135,25 @@ def _plain_text(name: str, given: object) -> str:
     return encoded.decode()
 
 
-def _fields(said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+def _fields(given: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     """Return options as fields of a NewJob; those of the same name pass unchanged."""
-    fields: dict[str, Any] = {name: value for name, value in said.items() if name in _SAME}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if name in _SAME}
     if fields.get("delivery", "at_least_once") not in _DELIVERIES:
-        raise InvalidInput(f"delivery {said['delivery']!r}; allowed: {', '.join(_DELIVERIES)}")
+        raise InvalidInput(f"delivery {given['delivery']!r}; allowed: {', '.join(_DELIVERIES)}")
     if not isinstance(fields.get("retry", DEFAULT_RETRY), RetryPolicy):
-        raise InvalidInput(f"retry {shown(said['retry'])}; pass a RetryPolicy")
-    if "timeout" in said:
-        fields["timeout_ms"] = _ms("timeout", said["timeout"])
-    if "key_ttl" in said:
-        fields["key_ttl_ms"] = _ms("key_ttl", said["key_ttl"])
-    if "metadata" in said:
-        fields["metadata"] = _metadata(said["metadata"])
-    if "run_at" in said and "delay" in said:
+        raise InvalidInput(f"retry {shown(given['retry'])}; pass a RetryPolicy")
+    if "timeout" in given:
+        fields["timeout_ms"] = _ms("timeout", given["timeout"])
+    if "key_ttl" in given:
+        fields["key_ttl_ms"] = _ms("key_ttl", given["key_ttl"])
+    if "metadata" in given:
+        fields["metadata"] = _metadata(given["metadata"])
+    if "run_at" in given and "delay" in given:
         raise InvalidInput("run_at and delay were both given; pass one of them")
-    if "run_at" in said:
-        fields["run_at_ms"] = to_ms(said["run_at"])
-    if "delay" in said:
-        fields["run_at_ms"] = now_ms + _ms("delay", said["delay"])
+    if "run_at" in given:
+        fields["run_at_ms"] = to_ms(given["run_at"])
+    if "delay" in given:
+        fields["run_at_ms"] = now_ms + _ms("delay", given["delay"])
     return fields
 
 

@@ -27,7 +27,7 @@ class Portal:
         if loop is None:
             watch_forks(self)
 
-    def leave_parent(self) -> None:
+    def detach_from_parent(self) -> None:
         """Start a new loop with the next call, since a fork does not copy the thread."""
         self._lock, self._loop = threading.Lock(), None
 

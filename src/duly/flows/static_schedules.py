@@ -80,10 +80,10 @@ class StaticReport:
 
 
 def declare(
-    name: str, trigger: TriggerWords, action: Scheduled, said: Mapping[str, Any]
+    name: str, trigger: TriggerWords, action: Scheduled, options: Mapping[str, Any]
 ) -> StaticSchedule:
     """Return the checked declaration; InvalidInput for options or an input that do not fit."""
-    words = known_words(said, StaticOptions)
+    words = known_words(options, StaticOptions)
     policies = {each: words.pop(each) for each in Policies.__struct_fields__ if each in words}
     given = words.get("input", action.usual_input)
     try:

@@ -23,7 +23,7 @@ from duly.model.queues import JobCount, QueueSettings
 from duly.model.scopes import Scope
 from duly.model.stored_jobs import MAX_SWEEP, JobFilter, JobRefused, Retention
 from duly.model.upkeep import Erased, Recomputed
-from duly.operate.health import Health, Vitals, judge
+from duly.operate.health import Health, HealthInputs, judge
 from duly.operate.job_views import (
     JobDetail,
     JobView,
@@ -178,8 +178,8 @@ class Admin:
         reason: str | None = None,
     ) -> ManyReport:
         """Cancel the jobs of a filter, newest first."""
-        wish = partial(self._store.cancel_job, by=by, reason=reason)
-        return await self._many(which, before, limit, wish)
+        request = partial(self._store.cancel_job, by=by, reason=reason)
+        return await self._many(which, before, limit, request)
 
     async def retry_many(
         self,
@@ -194,8 +194,10 @@ class Admin:
         """Queue the jobs of a filter again: dead ones, unless the filter names another state."""
         _check_filter(which)
         dead = which if which.state is not None else replace(which, state=JobState.DEAD)
-        wish = partial(self._store.retry_job, reset_attempts=reset_attempts, by=by, reason=reason)
-        return await self._many(dead, before, limit, wish)
+        request = partial(
+            self._store.retry_job, reset_attempts=reset_attempts, by=by, reason=reason
+        )
+        return await self._many(dead, before, limit, request)
 
     async def delete_many(
         self,
@@ -207,8 +209,8 @@ class Admin:
         reason: str | None = None,
     ) -> ManyReport:
         """Clear the queued or ended jobs of a filter, newest first."""
-        wish = partial(self._store.delete_job, by=by, reason=reason)
-        return await self._many(which, before, limit, wish)
+        request = partial(self._store.delete_job, by=by, reason=reason)
+        return await self._many(which, before, limit, request)
 
     async def cleanup(self, retention: Retention | None = None, limit: int = 1_000) -> int:
         """Remove ended jobs past their retention; return how many, at most `limit`."""
@@ -261,9 +263,9 @@ class Admin:
 
     async def pause(self, queue: str, note: str | None = None, *, by: str | None = None) -> None:
         """Stop workers from claiming jobs of a queue; running jobs continue."""
-        said = _pause_note(note, by)
+        requested = _pause_note(note, by)
         settings = await self._settings(queue)
-        await self._store.set_queue(replace(settings, is_paused=True, note=said))
+        await self._store.set_queue(replace(settings, is_paused=True, note=requested))
 
     async def resume(self, queue: str) -> None:
         """End the pause of one queue; a pause of all queues still applies."""
@@ -328,7 +330,7 @@ class Admin:
         Unless `index` is given, each call checks the next 5,000 schedules for missing index rows.
         """
         workers = await self.workers(alive_ms=alive_ms, limit=MAX_WORKERS)
-        vitals = Vitals(
+        inputs = HealthInputs(
             now_ms=await self._store.now_ms(),
             index=index or await self.monitoring.index_health(),
             workers_alive=sum(each.is_alive for each in workers),
@@ -339,7 +341,7 @@ class Admin:
             unserved=await look_for_unserved(self._store, alive_ms),
             oldest_snapshot_ms=await self._store.oldest_snapshot_ms(),
         )
-        return judge(vitals)
+        return judge(inputs)
 
     async def clock_ms(self) -> int:
         """Return the store's time in milliseconds since 1970."""
@@ -354,7 +356,7 @@ class Admin:
         which: JobFilter,
         before: JobId | None,
         limit: int,
-        wish: Callable[[JobId], Awaitable[Job | JobRefused]],
+        request: Callable[[JobId], Awaitable[Job | JobRefused]],
     ) -> ManyReport:
         _check_filter(which)
         _check("limit", limit, MAX_MANY)
@@ -364,7 +366,7 @@ class Admin:
             size = min(PAGE, limit - done - refused)
             page = await self._store.list_jobs(which, before=before, limit=size)
             for job in page:
-                if isinstance(await wish(job.id), Job):
+                if isinstance(await request(job.id), Job):
                     done += 1
                 else:
                     refused += 1
@@ -406,7 +408,7 @@ def _pause_note(note: str | None, by: str | None) -> str | None:
     for what, text in (("note", note), ("by", by)):
         if text is not None and not isinstance(text, str):
             raise InvalidInput(f"{what} is {shown(text)}; it must be text")
-    said = " ".join(part for part in (note, by and f"({by})") if part) or None
-    if said is not None and len(said) > MAX_NOTE:
-        raise InvalidInput(f"note has {len(said)} characters; allowed: {MAX_NOTE}")
-    return said
+    requested = " ".join(part for part in (note, by and f"({by})") if part) or None
+    if requested is not None and len(requested) > MAX_NOTE:
+        raise InvalidInput(f"note has {len(requested)} characters; allowed: {MAX_NOTE}")
+    return requested

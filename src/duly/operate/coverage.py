@@ -112,8 +112,8 @@ def _expected(life: Sequence[Stretch], summary: LedgerSummary, to_ms: int) -> in
     after_its_end = _times(life, ("finished",), summary.from_ms, to_ms)
     if not after_its_end:
         return expected
-    told = _counts(life, summary, to_ms, less=(RUN_NOW, PAUSED))
-    known = told.total() - told[OccurrenceState.WITHDRAWN]
+    counts = _counts(life, summary, to_ms, less=(RUN_NOW, PAUSED))
+    known = counts.total() - counts[OccurrenceState.WITHDRAWN]
     return expected + min(after_its_end, max(0, known - expected))
 
 

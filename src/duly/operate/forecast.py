@@ -137,10 +137,10 @@ class _Walk:
         """Extend a very frequent rule to the end of the period at its average rate so far."""
         taken_ms = max(1, self._last_ms - self._began_ms)
         pace = self._weight * self.steps * MINUTE_MS / taken_ms
-        _go_on(self._fires, pace, self._last_ms + self._offset_ms - self._start_ms)
+        _continue(self._fires, pace, self._last_ms + self._offset_ms - self._start_ms)
 
 
-def _go_on(fires: list[float], per_minute: float, after_ms: int) -> None:
+def _continue(fires: list[float], per_minute: float, after_ms: int) -> None:
     """Add a constant rate of fires from `after_ms` to the end of the period."""
     here, into_ms = divmod(after_ms, MINUTE_MS)
     fires[here] += per_minute * (1 - into_ms / MINUTE_MS)

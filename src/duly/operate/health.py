@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class HealthInputs:
     """Inputs of the checks."""
 
     now_ms: int
@@ -71,19 +71,19 @@ class Health:
         return "warning" if "warning" in levels else "ok"
 
 
-def judge(vitals: Vitals) -> Health:
+def judge(inputs: HealthInputs) -> Health:
     """Return the findings for these facts."""
     return Health(
         (
-            _index(vitals.index),
-            _quarantine(vitals.index),
-            _planning(vitals),
-            _misses(vitals.missing),
-            _workers(vitals),
-            _unserved(vitals.unserved),
-            _dead(vitals),
-            _queues(vitals),
-            *_snapshot(vitals.oldest_snapshot_ms),
+            _index(inputs.index),
+            _quarantine(inputs.index),
+            _planning(inputs),
+            _misses(inputs.missing),
+            _workers(inputs),
+            _unserved(inputs.unserved),
+            _dead(inputs),
+            _queues(inputs),
+            *_snapshot(inputs.oldest_snapshot_ms),
         )
     )
 
@@ -123,9 +123,9 @@ def _quarantine(index: IndexHealth) -> Finding:
     return Finding("quarantine", "ok", "every row can be evaluated")
 
 
-def _planning(vitals: Vitals) -> Finding:
+def _planning(inputs: HealthInputs) -> Finding:
     """Check due rows by hand-over: planners claim jobs, ticks claim http."""
-    index, texts, is_behind = vitals.index, list[str](), False
+    index, texts, is_behind = inputs.index, list[str](), False
     for count, oldest_ms, what, remedy in (
         (index.due, index.oldest_due_ms, "rows", "no planner runs, or they are behind"),
         (
@@ -136,7 +136,7 @@ def _planning(vitals: Vitals) -> Finding:
         ),
     ):
         if oldest_ms is not None:
-            behind_ms = max(0, vitals.now_ms - oldest_ms)
+            behind_ms = max(0, inputs.now_ms - oldest_ms)
             more = "+" if index.is_due_capped else ""
             text = f"{count}{more} {what} are due, the oldest for {behind_ms / 1000:.0f} s"
             is_late = behind_ms > DUE_MS
@@ -145,12 +145,12 @@ def _planning(vitals: Vitals) -> Finding:
     return Finding("planning", "bad" if is_behind else "ok", "; ".join(texts) or "nothing is due")
 
 
-def _workers(vitals: Vitals) -> Finding:
-    waiting = _words(vitals, *_WAITING)
-    text = f"{vitals.workers_alive} of {vitals.workers} workers are alive, {waiting} jobs wait"
-    if vitals.workers_alive:
+def _workers(inputs: HealthInputs) -> Finding:
+    waiting = _words(inputs, *_WAITING)
+    text = f"{inputs.workers_alive} of {inputs.workers} workers are alive, {waiting} jobs wait"
+    if inputs.workers_alive:
         return Finding("workers", "ok", text)
-    is_waited_for = vitals.states.get(JobState.QUEUED)
+    is_waited_for = inputs.states.get(JobState.QUEUED)
     return Finding(
         "workers", "bad" if is_waited_for else "warning", f"{text}: no worker would run them"
     )
@@ -178,24 +178,24 @@ def _unserved(found: Sequence[Unserved]) -> Finding:
     return Finding("unserved", "bad", text)
 
 
-def _dead(vitals: Vitals) -> Finding:
-    if vitals.states.get(JobState.DEAD):
-        text = f"{_words(vitals, JobState.DEAD)} jobs are dead; see duly jobs list"
+def _dead(inputs: HealthInputs) -> Finding:
+    if inputs.states.get(JobState.DEAD):
+        text = f"{_words(inputs, JobState.DEAD)} jobs are dead; see duly jobs list"
         return Finding("dead jobs", "warning", text)
     return Finding("dead jobs", "ok", "none")
 
 
-def _words(vitals: Vitals, *states: JobState) -> str:
+def _words(inputs: HealthInputs, *states: JobState) -> str:
     """Return the number of jobs in these states, with "+" if the count was capped."""
-    counts = [vitals.states.get(state, 0) for state in states]
-    return f"{sum(counts)}{'+' if max(counts) >= vitals.most else ''}"
+    counts = [inputs.states.get(state, 0) for state in states]
+    return f"{sum(counts)}{'+' if max(counts) >= inputs.most else ''}"
 
 
-def _queues(vitals: Vitals) -> Finding:
-    if QueueRules(vitals.queues).all.is_paused:
+def _queues(inputs: HealthInputs) -> Finding:
+    if QueueRules(inputs.queues).all.is_paused:
         text = "all are paused; duly queues resume --all opens them"
         return Finding("queues", "warning", text)
-    paused = [each.queue for each in vitals.queues if each.is_paused]
+    paused = [each.queue for each in inputs.queues if each.is_paused]
     if paused:
         return Finding("queues", "warning", f"paused: {', '.join(paused)}")
     return Finding("queues", "ok", "none is paused")

@@ -25,7 +25,7 @@ from duly.rules.queue_settings import QueueRules
 from duly.stores.port import Store
 from duly.triggers.instants import from_ms
 
-MOST = 10_000
+MAX_COUNTED_JOBS = 10_000
 """Counts stop here."""
 MOST_EACH = 200
 """Counts of a single workspace stop here."""
@@ -41,7 +41,7 @@ class MonitoringAdmin:
         self._store = store
         self._watch = IndexWatch(store)
 
-    async def overview(self, most: int = MOST) -> Overview:
+    async def overview(self, most: int = MAX_COUNTED_JOBS) -> Overview:
         """Return the summary of the whole system; counts stop at `most`."""
         summary = await self._store.due_summary(most)
         now_ms = summary.now_ms
@@ -101,7 +101,7 @@ class MonitoringAdmin:
 
     async def due_summary(self) -> DueSummary:
         """Return a bounded summary of the index."""
-        return await self._store.due_summary(MOST)
+        return await self._store.due_summary(MAX_COUNTED_JOBS)
 
     async def check_writable(self) -> None:
         """Raise BackendUnavailable if the database accepts no writes."""
@@ -143,13 +143,13 @@ class MonitoringAdmin:
         # Thousands of trigger steps would block the event loop.
         return await asyncio.to_thread(forecast, upcoming, minutes)
 
-    async def states(self, most: int = MOST) -> Mapping[JobState, int]:
+    async def states(self, most: int = MAX_COUNTED_JOBS) -> Mapping[JobState, int]:
         """Return jobs by state, each counted up to `most`."""
         return await self._store.count_states(most)
 
     async def queues(self, limit: int = 100) -> list[tuple[QueueSettings, QueueCount]]:
         """Return queues with their settings and counts."""
-        counts = await self._store.count_queues(MOST, limit)
+        counts = await self._store.count_queues(MAX_COUNTED_JOBS, limit)
         rules = QueueRules(await self._store.list_queues())
         return [(rules.of(each.queue), each) for each in counts]
 

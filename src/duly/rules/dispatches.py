@@ -28,7 +28,7 @@ TICK_DIED = "unknown: the tick that posted it died"
 _S = OccurrenceState
 
 
-class Fate(NamedTuple):
+class RowState(NamedTuple):
     """The new state of a ledger row."""
 
     state: OccurrenceState
@@ -36,37 +36,37 @@ class Fate(NamedTuple):
     """None: unchanged."""
 
 
-def decide_lapse(delivery: Delivery, tries: int, *, is_deleted: bool) -> Fate:
+def decide_lapse(delivery: Delivery, tries: int, *, is_deleted: bool) -> RowState:
     """Return the fate of a dispatch that is due, or whose lease has expired.
 
     `tries`: posts so far; at 0 it may be posted with any delivery.
     """
     if tries and delivery == "at_most_once":
-        return Fate(_S.FAILED, TICK_DIED)
+        return RowState(_S.FAILED, TICK_DIED)
     if tries >= MAX_TRIES:
-        return Fate(_S.FAILED, GAVE_UP)
+        return RowState(_S.FAILED, GAVE_UP)
     if is_deleted:
-        return Fate(_S.WITHDRAWN, SCHEDULE_DELETED)
-    return Fate(_S.DISPATCHING, None)
+        return RowState(_S.WITHDRAWN, SCHEDULE_DELETED)
+    return RowState(_S.DISPATCHING, None)
 
 
-def decide_answer(end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None) -> Fate:
+def decide_answer(end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None) -> RowState:
     """Return the fate of a dispatch after a post."""
     match end:
         case "closed":
-            return Fate(_S.SUCCEEDED, CLOSED)
+            return RowState(_S.SUCCEEDED, CLOSED)
         case "failed":
-            return Fate(_S.FAILED, reason or POST_FAILED)
+            return RowState(_S.FAILED, reason or POST_FAILED)
         case "denied":
-            return Fate(_S.DENIED, reason or DENIED)
+            return RowState(_S.DENIED, reason or DENIED)
         case "not_found":
-            return Fate(_S.FAILED, reason or NOT_FOUND)
+            return RowState(_S.FAILED, reason or NOT_FOUND)
         case "again":
             if delivery == "at_most_once":
-                return Fate(_S.FAILED, reason or POST_FAILED)
+                return RowState(_S.FAILED, reason or POST_FAILED)
             if tries >= MAX_TRIES:
-                return Fate(_S.FAILED, f"{GAVE_UP}: {reason}" if reason else GAVE_UP)
-            return Fate(_S.DISPATCHING, reason)
+                return RowState(_S.FAILED, f"{GAVE_UP}: {reason}" if reason else GAVE_UP)
+            return RowState(_S.DISPATCHING, reason)
 
 
 def count_not_found(before: int, ends: list[DispatchEnd]) -> int:

@@ -30,7 +30,7 @@ from duly.model.schedules import (
     without_words,
 )
 from duly.model.scopes import Scope
-from duly.rules.planning import Come, PlannedOccurrence, plan_times, taken_back, unplanned_times
+from duly.rules.planning import DueTimes, PlannedOccurrence, plan_times, taken_back, unplanned_times
 from duly.rules.quotas import Holdings, refuse_full, timing
 from duly.rules.runs import left_of, runs_after_edit
 
@@ -206,11 +206,11 @@ def set_back(edit: Edit, taken: Taken, stored: Stored | None) -> Edit:
     if come:
         is_last = edit.row is None or not is_overdue(edit.row, at_ms)
         on_time = {**taken.admitted, **dict.fromkeys(taken.unplanned)}
-        edit = _come_again(edit, Come(come, on_time, is_last), at_ms)
-    gone = [ms for ms in taken.unplanned if ms not in standing]
-    if gone and stored.row is not None:
+        edit = _come_again(edit, DueTimes(come, on_time, is_last), at_ms)
+    dropped = [ms for ms in taken.unplanned if ms not in standing]
+    if dropped and stored.row is not None:
         reason = f"withdrawn: schedule {event.kind}"
-        edit = replace(edit, again=(*edit.again, *taken_back(stored.row, gone, reason)))
+        edit = replace(edit, again=(*edit.again, *taken_back(stored.row, dropped, reason)))
     return edit
 
 
@@ -240,7 +240,7 @@ def _row_back(edit: Edit, first_ms: int) -> Edit:
     return replace(edit, schedule=schedule, row=back)
 
 
-def _come_again(edit: Edit, come: Come, now_ms: int) -> Edit:
+def _come_again(edit: Edit, come: DueTimes, now_ms: int) -> Edit:
     """Plan due times separately; the row is not set back to before the edit.
 
     Between them and the edit the rule may have times that never belonged to this schedule, and

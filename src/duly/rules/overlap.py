@@ -51,33 +51,33 @@ def decide_overlap(
 
     `held_at_ms` is the run time of a holder that did not wait for its turn, if it matters.
     """
-    turns = OverlapDecision(holder)
+    decision = OverlapDecision(holder)
     standing = list(line)
     new: Asking | None = None
     for each in asking:
-        if turns.holder is None:
-            new, turns.holder, turns.is_new = each, each.job_id, True
-        elif (why := _why_not(each, standing, turns.holder, held_at_ms)) is not None:
-            turns.skipped[each.job_id] = why
+        if decision.holder is None:
+            new, decision.holder, decision.is_new = each, each.job_id, True
+        elif (why := _why_not(each, standing, decision.holder, held_at_ms)) is not None:
+            decision.skipped[each.job_id] = why
         else:
             standing.append(each)
-            turns.in_line.append(each.job_id)
+            decision.in_line.append(each.job_id)
             if each.turn == "waits" or each.overlap != "cancel_running":
                 continue
-            _overtake(each, standing, turns)
+            _overtake(each, standing, decision)
             if new is None:
-                turns.cancels = turns.holder
+                decision.cancels = decision.holder
             elif new.turn == "asks":
-                turns.skipped[new.job_id] = _came_after(each.job_id)
-                new = _step_forward(standing, turns)
-    return turns
+                decision.skipped[new.job_id] = _came_after(each.job_id)
+                new = _step_forward(standing, decision)
+    return decision
 
 
-def _step_forward(standing: list[Asking], turns: OverlapDecision) -> Asking:
+def _step_forward(standing: list[Asking], decision: OverlapDecision) -> Asking:
     """Make the first in line the holder, in place of a new one that is not queued yet."""
     first = standing.pop(0)
-    turns.in_line.remove(first.job_id)
-    turns.holder = first.job_id
+    decision.in_line.remove(first.job_id)
+    decision.holder = first.job_id
     return first
 
 
@@ -98,13 +98,13 @@ def _why_not(
     return None if has_place else f"job {holder} had not ended"
 
 
-def _overtake(each: Asking, standing: list[Asking], turns: OverlapDecision) -> None:
+def _overtake(each: Asking, standing: list[Asking], decision: OverlapDecision) -> None:
     """Skip the waiting jobs that a newer one replaces."""
     for other in [other for other in standing if other.turn == "asks" and other != each]:
         standing.remove(other)
-        if other.job_id in turns.in_line:
-            turns.in_line.remove(other.job_id)
-        turns.skipped[other.job_id] = _came_after(each.job_id)
+        if other.job_id in decision.in_line:
+            decision.in_line.remove(other.job_id)
+        decision.skipped[other.job_id] = _came_after(each.job_id)
 
 
 def _came_after(job_id: JobId) -> str:

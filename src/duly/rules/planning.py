@@ -112,7 +112,7 @@ def plan_many(rows: Sequence[Plannable], now_ms: int, until_ms: int) -> list[Pla
     return plans
 
 
-class Come(NamedTuple):
+class DueTimes(NamedTuple):
     """Single due times of a schedule, oldest first."""
 
     times: Sequence[int]
@@ -123,7 +123,7 @@ class Come(NamedTuple):
 
 
 def plan_times(
-    row: Plannable, come: Come, now_ms: int
+    row: Plannable, due: DueTimes, now_ms: int
 ) -> tuple[list[PlannedOccurrence], int | None]:
     """Return the occurrences of single times by the row's policies, and the runs left.
 
@@ -132,12 +132,12 @@ def plan_times(
     policies, left = policies_of(row.policies), row.runs_left
     offset_ms = row.run_at_ms - row.nominal_ms
     late_before_ms = now_ms - policies.grace_ms - offset_ms
-    late = tuple(ms for ms in come.times if ms < late_before_ms and ms not in come.admitted)
-    on_time = [ms for ms in come.times if ms >= late_before_ms or ms in come.admitted]
+    late = tuple(ms for ms in due.times if ms < late_before_ms and ms not in due.admitted)
+    on_time = [ms for ms in due.times if ms >= late_before_ms or ms in due.admitted]
     if left is not None and left <= 0:
         return [], left
     misfire = policies.misfire
-    another_runs = bool(on_time) or not come.is_last
+    another_runs = bool(on_time) or not due.is_last
     keep = 0 if misfire.kind == "run_once" and another_runs else _keep(misfire, left)
     kept = _kept(misfire, late, keep, now_ms - offset_ms)
     missed = [_missed(row, ms, ms, 1, misfire) for ms in late[: len(late) - len(kept)]]
@@ -147,7 +147,7 @@ def plan_times(
     made = [*missed, *_late(row, kept, misfire, now_ms)]
     for ms in on_time:
         again = _on_time(row, ms, ms + offset_ms)
-        made.append(again._replace(reason=come.admitted.get(ms)))
+        made.append(again._replace(reason=due.admitted.get(ms)))
     return made, left
 
 
@@ -293,10 +293,10 @@ def _late(
 ) -> list[PlannedOccurrence]:
     """Return late times as planned; catch-ups start one after another from now on."""
     made = []
-    for turn, ms in enumerate(kept):
+    for place, ms in enumerate(kept):
         run_at_ms = ms + row.run_at_ms - row.nominal_ms
         if misfire.kind == "catch_up":
-            run_at_ms = now_ms + turn * 60_000 // misfire.per_minute
+            run_at_ms = now_ms + place * 60_000 // misfire.per_minute
         made.append(
             PlannedOccurrence(row.schedule_id, ms, ms, 1, run_at_ms, _PLANNED, misfire.kind)
         )

@@ -17,7 +17,7 @@ from duly.triggers.calendar import has_days
 from duly.triggers.fields import Field, parse_fields
 from duly.triggers.instants import NEVER
 from duly.triggers.rules import NextWall, cron_rule, month_mask, weekly_rule
-from duly.triggers.zone import CALM_SHIFT, Fold, Gap, Zone, zone
+from duly.triggers.zone import STEADY_SHIFT, Fold, Gap, Zone, zone
 
 CACHE_SIZE = 4096
 """Compiled rules kept per process. A rule beyond that is compiled again at each use."""
@@ -76,10 +76,10 @@ class WallCore:
 
 def _compile(zone: Zone, next_wall: NextWall, gap: Gap, fold: Fold) -> NextSeconds:
     # Closures, not methods: this is the hottest path of the package, and their names are local.
-    calm, calm_at = zone.calm, zone.calm_at
+    steady, steady_at = zone.steady, zone.steady_at
 
     def next_seconds(after: int) -> int:
-        start, end, offset = calm[after >> CALM_SHIFT]
+        start, end, offset = steady[after >> STEADY_SHIFT]
         if start <= after:
             found = next_wall(after + offset) - offset
             if found < end:
@@ -87,11 +87,11 @@ def _compile(zone: Zone, next_wall: NextWall, gap: Gap, fold: Fold) -> NextSecon
         return next_far(after)
 
     def next_far(after: int) -> int:
-        start, end, offset = calm_at(after)
+        start, end, offset = steady_at(after)
         if start <= after < end:
             wall = next_wall(after + offset)
             # Nothing matches in between, so no clock change in between can matter.
-            start, end, offset = calm_at(wall - offset)
+            start, end, offset = steady_at(wall - offset)
             if start <= wall - offset < end:
                 return wall - offset
         return zone.walk(after, next_wall, gap, fold)

@@ -1,6 +1,6 @@
 """Time zones and clock changes.
 
-A zone is a list of segments of constant offset. Invariant: inside the calm part of a segment (no
+A zone is a list of segments of constant offset. Invariant: inside the steady part of a segment (no
 gap or fold near) wall time and instants differ by the offset only; everywhere else `walk` finds
 the first matching instant of a wall-time rule.
 """
@@ -28,25 +28,27 @@ _PROBE = 3 * DAY
 _QUARTER = 900
 _NOT_PLACES = ("localtime", "posixrules", "Factory", "posix/", "right/")
 """Files that are not zones of their own: the host's zone and copies with leap seconds."""
-CALM_SHIFT = 21
-"""The table of calm parts has an entry for every 2**21 seconds, about 24 days."""
+STEADY_SHIFT = 21
+"""The table of steady parts has an entry for every 2**21 seconds, about 24 days."""
 
 
 class Zone:
     """One IANA zone as segments of constant offset, 1970–2200."""
 
-    __slots__ = ("_calm", "_offsets", "_starts", "calm", "name")
+    __slots__ = ("_offsets", "_starts", "_steady", "name", "steady")
 
     def __init__(self, name: str, info: ZoneInfo) -> None:
         self.name = name
         self._starts, self._offsets = _segments(info)
-        self._calm = [self._calm_part(i) for i in range(len(self._starts))]
-        self.calm = [self.calm_at(k << CALM_SHIFT) for k in range((END_S >> CALM_SHIFT) + 2)]
-        """By instant >> CALM_SHIFT: (start, end, offset) of a calm part that likely contains it."""
+        self._steady = [self._steady_part(i) for i in range(len(self._starts))]
+        self.steady = [
+            self.steady_at(k << STEADY_SHIFT) for k in range((END_S >> STEADY_SHIFT) + 2)
+        ]
+        """By instant >> STEADY_SHIFT: (start, end, offset) of a steady part, likely around it."""
 
-    def calm_at(self, instant: int) -> tuple[int, int, int]:
-        """Return (start, end, offset) of the calm part of the segment that contains `instant`."""
-        return self._calm[self._index(instant)]
+    def steady_at(self, instant: int) -> tuple[int, int, int]:
+        """Return (start, end, offset) of the steady part of the segment that contains `instant`."""
+        return self._steady[self._index(instant)]
 
     def _index(self, instant: int) -> int:
         return bisect_right(self._starts, instant) - 1
@@ -72,7 +74,7 @@ class Zone:
         after = self._offsets[min(i + 1, len(self._offsets) - 1)]
         return before, after
 
-    def _calm_part(self, i: int) -> tuple[int, int, int]:
+    def _steady_part(self, i: int) -> tuple[int, int, int]:
         offset = self._offsets[i]
         before, after = self._neighbours(i)
         return self._starts[i] + abs(offset - before), self._end(i) - abs(after - offset), offset

@@ -17,7 +17,7 @@ from duly.operate.alarms import alarms
 from duly.web.dashboard.cached import Kept
 from duly.web.dashboard.pages.page import MonitoredApp
 
-PATIENCE_S = 3.0
+WAIT_LIMIT_S = 3.0
 _FRESH_S = 2.0
 
 
@@ -31,14 +31,14 @@ class Probes:
         self._summary: Kept[tuple[DueSummary | None]] = Kept(
             self._look, for_s=_FRESH_S, rest_factor=1
         )
-        self.routes = [Route("/healthz", self._lives), Route("/readyz", self._is_ready)]
+        self.routes = [Route("/healthz", self._is_alive), Route("/readyz", self._is_ready)]
 
-    async def _lives(self, _request: Request) -> Response:
+    async def _is_alive(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def _is_ready(self, request: Request) -> Response:
         # Longer than the timeout of `_look`: otherwise a hung store would repeat the last answer.
-        (summary,) = await self._summary.get(PATIENCE_S + 1) or (None,)
+        (summary,) = await self._summary.get(WAIT_LIMIT_S + 1) or (None,)
         checks = {"store": "bad" if summary is None else "ok"}
         # Load balancers use only=store: the pages are needed most when schedules do not run.
         if summary is not None and request.query_params.get("only") != "store":
@@ -50,7 +50,7 @@ class Probes:
     async def _look(self) -> tuple[DueSummary | None]:
         """Read the store; None: it did not answer in time or accepts no writes."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_LIMIT_S):
                 await self._app.admin.monitoring.check_writable()
                 return (await self._app.admin.monitoring.due_summary(),)
         except (DulyError, TimeoutError):

@@ -43,7 +43,7 @@ _COLOURS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class JobsSnapshot:
     """Snapshot of the jobs."""
 
     counts: Counter[str]
@@ -72,15 +72,15 @@ async def _run(console: Console, url: str, port: int, is_bounded: bool) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with app.running(WORKER, KeeperOptions(period_s=2), PlannerOptions(period_s=1), server):
         await fill(app)
-        _greet(console, server, is_bounded)
+        _print_address(console, server, is_bounded)
         if is_bounded:
-            sight = await _until_enough(app, stopping)
-            await _report(console, sight, server)
+            snapshot = await _until_enough(app, stopping)
+            await _report(console, snapshot, server)
         else:
             await _follow(console, app, stopping)
 
 
-def _greet(console: Console, server: Serving, is_bounded: bool) -> None:
+def _print_address(console: Console, server: Serving, is_bounded: bool) -> None:
     console.print(f"Dashboard  [bold cyan]{server.url}[/]")
     if not is_bounded:
         console.print(f"Sign in    [bold cyan]{server.sign_in_url()}[/]  (once, within an hour)")
@@ -95,30 +95,30 @@ async def _follow(console: Console, app: Duly, stopping: asyncio.Event) -> None:
                 await asyncio.wait_for(stopping.wait(), LOOK_S)
 
 
-async def _until_enough(app: Duly, stopping: asyncio.Event) -> Sight:
+async def _until_enough(app: Duly, stopping: asyncio.Event) -> JobsSnapshot:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ENOUGH_S
     while True:
-        sight = await _look(app)
-        if sight.is_enough or stopping.is_set() or loop.time() >= deadline:
-            return sight
+        snapshot = await _look(app)
+        if snapshot.is_enough or stopping.is_set() or loop.time() >= deadline:
+            return snapshot
         await asyncio.sleep(LOOK_S)
 
 
-async def _look(app: Duly) -> Sight:
+async def _look(app: Duly) -> JobsSnapshot:
     counts: Counter[str] = Counter()
     for each in await app.admin.counts():
         counts[each.state.value] += each.jobs
     jobs = await app.admin.jobs(limit=MANY)
     begun = [job for job in jobs if job.state is not JobState.SCHEDULED]
-    return Sight(counts, begun[:LATEST])
+    return JobsSnapshot(counts, begun[:LATEST])
 
 
-def _picture(sight: Sight) -> Group:
+def _picture(snapshot: JobsSnapshot) -> Group:
     words = Text("  ").join(
-        Text(f"{state} {sight.counts[state]}", _COLOURS.get(state, "")) for state in JobState
+        Text(f"{state} {snapshot.counts[state]}", _COLOURS.get(state, "")) for state in JobState
     )
-    return Group(words, Text(""), _table(sight.latest))
+    return Group(words, Text(""), _table(snapshot.latest))
 
 
 def _table(jobs: list[JobView]) -> Table:
@@ -133,12 +133,12 @@ def _table(jobs: list[JobView]) -> Table:
             job.scope,
             Text(state, _COLOURS.get(state, "")),
             str(job.attempts),
-            Text(_said(job)[:60], "dim"),
+            Text(_note(job)[:60], "dim"),
         )
     return table
 
 
-def _said(job: JobView) -> str:
+def _note(job: JobView) -> str:
     """Return a job's error, else its progress."""
     if job.error or job.progress is None:
         return job.error or ""
@@ -146,10 +146,10 @@ def _said(job: JobView) -> str:
     return f"{noted['percent']:.0f} % {noted['message']}"
 
 
-async def _report(console: Console, sight: Sight, server: Serving) -> None:
+async def _report(console: Console, snapshot: JobsSnapshot, server: Serving) -> None:
     """Print the final snapshot, and check that the server answers."""
-    console.print(_picture(sight))
-    if not sight.is_enough:
-        raise DulyError(f"the demo did not get far within {ENOUGH_S:g} s: {dict(sight.counts)}")
+    console.print(_picture(snapshot))
+    if not snapshot.is_enough:
+        raise DulyError(f"the demo did not get far within {ENOUGH_S:g} s: {dict(snapshot.counts)}")
     async with aiohttp.ClientSession() as session, session.get(f"{server.url}/readyz") as answer:
         console.print(f"\n{server.url}/readyz answers {answer.status}; everything is stopped now.")

@@ -51,7 +51,7 @@ from duly.model.schedules import Definition
 from duly.rules.checks import check_answers, check_dispatch_claim
 from duly.rules.dispatches import (
     NOT_FOUND_LIMIT,
-    Fate,
+    RowState,
     count_not_found,
     decide_answer,
     decide_lapse,
@@ -133,15 +133,15 @@ def _take(
     tx: Tx, asked: DispatchClaim, lapsed: Sequence[StoredOccurrence], position: int
 ) -> list[Dispatching]:
     """Lease dispatches to the claim, or end them; return those to be posted."""
-    gone = _deleted(tx, lapsed)
+    deleted = _deleted(tx, lapsed)
     taken: list[Dispatching] = []
     for item in lapsed:
         assert item.delivery is not None
         tries = item.tries or 0
-        is_deleted = item.occurrence.schedule_id in gone
-        fate = decide_lapse(item.delivery, tries, is_deleted=is_deleted)
-        if fate.state is not _S.DISPATCHING:
-            _end(tx, item, fate)
+        is_deleted = item.occurrence.schedule_id in deleted
+        decision = decide_lapse(item.delivery, tries, is_deleted=is_deleted)
+        if decision.state is not _S.DISPATCHING:
+            _end(tx, item, decision)
             continue
         held = replace(
             item,
@@ -165,12 +165,12 @@ def _deleted(tx: Tx, items: Iterable[StoredOccurrence]) -> set[str]:
     rows, definitions = tx.peek_many(ROW, keys.values()), tx.peek_many(SCHEDULE, keys.values())
     standing = {item.row.schedule_id for item in rows.values()}
     standing |= {item.schedule.id for item in definitions.values()}
-    gone: set[str] = set()
+    deleted: set[str] = set()
     for schedule_id in sorted(set(keys) - standing):
         facts = tx.history(SCHEDULE_EVENTS, schedule_id, limit=1)
         if facts and facts[-1].kind == "deleted":
-            gone.add(schedule_id)
-    return gone
+            deleted.add(schedule_id)
+    return deleted
 
 
 def _key_of(item: StoredOccurrence) -> Key:
@@ -234,14 +234,14 @@ def _write(tx: Tx, whose: Whose, delivery: Delivery, free: Iterable[PlannedOccur
     return posts
 
 
-def _end(tx: Tx, item: StoredOccurrence, fate: Fate) -> None:
+def _end(tx: Tx, item: StoredOccurrence, decision: RowState) -> None:
     """Move a dispatch to a final state."""
     ended = replace(
         item.occurrence,
-        state=fate.state,
-        reason=fate.reason or item.occurrence.reason,
-        fired_at_ms=tx.now_ms if fate.state is _S.SUCCEEDED else None,
-        ended_at_ms=None if fate.state is _S.WITHDRAWN else tx.now_ms,
+        state=decision.state,
+        reason=decision.reason or item.occurrence.reason,
+        fired_at_ms=tx.now_ms if decision.state is _S.SUCCEEDED else None,
+        ended_at_ms=None if decision.state is _S.WITHDRAWN else tx.now_ms,
     )
     tx.put(OCCURRENCE, StoredOccurrence(ended, at_ms=item.at_ms))
 
@@ -276,11 +276,11 @@ def end_dispatches(tx: Tx, claim_id: str, answers: Sequence[DispatchAnswer]) -> 
 def _answer(tx: Tx, item: StoredOccurrence, answer: DispatchAnswer) -> None:
     assert item.delivery is not None
     reason = None if answer.reason is None else answer.reason[:MAX_REASON]
-    fate = decide_answer(answer.end, item.delivery, item.tries or 0, reason)
-    if fate.state is not _S.DISPATCHING:
-        _end(tx, item, fate)
+    decision = decide_answer(answer.end, item.delivery, item.tries or 0, reason)
+    if decision.state is not _S.DISPATCHING:
+        _end(tx, item, decision)
         return
-    occurrence = replace(item.occurrence, reason=fate.reason or item.occurrence.reason)
+    occurrence = replace(item.occurrence, reason=decision.reason or item.occurrence.reason)
     lease_until_ms = tx.now_ms + answer.delay_ms
     again = replace(
         item, occurrence=occurrence, claim_id=None, position=0, lease_until_ms=lease_until_ms

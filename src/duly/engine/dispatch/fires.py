@@ -104,17 +104,17 @@ def _planned(request: Fire, job: NewJob, earlier: Occurrence | None) -> Occurren
 
 def _make(tx: Tx, new: NewJob, occurrence: Occurrence) -> FireAnswer:
     is_due = new.run_at_ms is not None and new.run_at_ms <= tx.now_ms
-    turns = overlap.settle(tx, [new] if is_due else [], occurrence.run_at_ms)
-    why = turns.skipped.get(new.id)
+    decision = overlap.settle(tx, [new] if is_due else [], occurrence.run_at_ms)
+    why = decision.skipped.get(new.id)
     if why is not None:
-        assert turns.holder is not None
+        assert decision.holder is not None
         skipped = replace(
             occurrence, state=_S.SKIPPED, reason=why, job_id=None, ended_at_ms=tx.now_ms
         )
         ledger.write(tx, StoredOccurrence(skipped, at_ms=tx.now_ms))
-        return Overlapped(why, turns.holder)
+        return Overlapped(why, decision.holder)
     job_cases.take_key(tx, new)
-    job = job_cases.add(tx, replace(new, in_line=new.id in turns.in_line))
+    job = job_cases.add(tx, replace(new, in_line=new.id in decision.in_line))
     if job.state is JobState.QUEUED:
         # One that waits has not fired yet.
         occurrence = replace(occurrence, state=_S.FIRED, fired_at_ms=tx.now_ms)

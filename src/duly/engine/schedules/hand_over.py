@@ -159,19 +159,19 @@ def hand_over(
     claim_id: str | None = None,
 ) -> HandedOver:
     """Write ledger rows and their jobs (by nominal time); apply the overlap policy to due jobs."""
-    turns = overlap.settle(tx, [job for job in jobs.values() if _is_due(tx, job)])
+    decision = overlap.settle(tx, [job for job in jobs.values() if _is_due(tx, job)])
     planned = missed = skipped = 0
     for each in free:
         row = occurrence_of(source, each)
         job = jobs.get(each.nominal_ms)
-        if job is not None and job.id in turns.skipped:
+        if job is not None and job.id in decision.skipped:
             skipped += 1
-            why = turns.skipped[job.id]
+            why = decision.skipped[job.id]
             row = replace(row, state=OccurrenceState.SKIPPED, reason=why, ended_at_ms=tx.now_ms)
         elif job is not None:
             planned += 1
             row = replace(row, job_id=job.id)
-            job_cases.add(tx, replace(job, in_line=job.id in turns.in_line))
+            job_cases.add(tx, replace(job, in_line=job.id in decision.in_line))
         elif each.state is OccurrenceState.MISSED:
             missed += each.count
         ledger.write(tx, StoredOccurrence(row, claim_id=claim_id, at_ms=tx.now_ms))

@@ -33,11 +33,11 @@ def promote(tx: Tx, jobs: Sequence[Job]) -> None:
             ledger.end_planned(tx, job, OccurrenceState.MISSED, kind)
             move(tx, job, [JobState.CANCELLED], reason=f"missed: {kind}")
     left = [job for job in jobs if job.id not in missed]
-    turns = settle(tx, left)
+    decision = settle(tx, left)
     for job in left:
-        if job.id in turns.skipped:
-            _skip(tx, job, turns.skipped[job.id])
-        elif job.id in turns.in_line:
+        if job.id in decision.skipped:
+            _skip(tx, job, decision.skipped[job.id])
+        elif job.id in decision.in_line:
             put(tx, replace(job, in_line=True))
         else:
             move(tx, job, [JobState.QUEUED])
@@ -60,17 +60,17 @@ def settle(tx: Tx, jobs: Sequence[Job | NewJob], came_at_ms: int | None = None) 
     line = [] if holder is None else [each.job for each in tx.members(WAITING_RUNS, schedule_id)]
     asking = [_asking(job, came_at_ms or job.run_at_ms or 0) for job in asked.values()]
     standing_in_line = [_asking(job, _came_at_ms(tx, job)) for job in line]
-    turns = decide_overlap(asking, holder, standing_in_line, _held_at_ms(tx, holder))
-    if turns.is_new and turns.holder is not None:
-        tx.put(MARKER, Marker(schedule_id, turns.holder, tx.now_ms))
+    decision = decide_overlap(asking, holder, standing_in_line, _held_at_ms(tx, holder))
+    if decision.is_new and decision.holder is not None:
+        tx.put(MARKER, Marker(schedule_id, decision.holder, tx.now_ms))
     for job in line:
-        if job.id in turns.skipped:
-            _skip(tx, job, turns.skipped[job.id])
-    if turns.cancels is not None:
-        standing: list[Job | NewJob] = [job for job in line if job.id not in turns.skipped]
-        standing += [asked[job_id] for job_id in turns.in_line]
-        _stop(tx, turns, min(standing, key=_order))
-    return turns
+        if job.id in decision.skipped:
+            _skip(tx, job, decision.skipped[job.id])
+    if decision.cancels is not None:
+        standing: list[Job | NewJob] = [job for job in line if job.id not in decision.skipped]
+        standing += [asked[job_id] for job_id in decision.in_line]
+        _stop(tx, decision, min(standing, key=_order))
+    return decision
 
 
 def admit(tx: Tx, jobs: Sequence[NewJob]) -> OverlapDecision:
@@ -81,9 +81,9 @@ def admit(tx: Tx, jobs: Sequence[NewJob]) -> OverlapDecision:
     tx.get_many(MARKER, [(schedule_id,) for schedule_id in by_schedule])
     admitted = OverlapDecision(None)
     for _, own in sorted(by_schedule.items()):
-        turns = settle(tx, own)
-        admitted.in_line += turns.in_line
-        admitted.skipped |= turns.skipped
+        decision = settle(tx, own)
+        admitted.in_line += decision.in_line
+        admitted.skipped |= decision.skipped
     return admitted
 
 
@@ -116,10 +116,10 @@ def _skip(tx: Tx, job: Job, reason: str) -> None:
     move(tx, job, [JobState.CANCELLED], reason=reason)
 
 
-def _stop(tx: Tx, turns: OverlapDecision, successor: Job | NewJob) -> None:
+def _stop(tx: Tx, decision: OverlapDecision, successor: Job | NewJob) -> None:
     """Ask a running holder to stop; cancel one that has not begun and pass its marker on."""
-    assert turns.cancels is not None
-    holder = get(tx, turns.cancels)
+    assert decision.cancels is not None
+    holder = get(tx, decision.cancels)
     assert holder is not None
     if holder.state is JobState.PROCESSING:
         ask_to_stop(tx, holder)
@@ -127,7 +127,7 @@ def _stop(tx: Tx, turns: OverlapDecision, successor: Job | NewJob) -> None:
     assert holder.schedule_id is not None
     tx.put(MARKER, Marker(holder.schedule_id, successor.id, tx.now_ms))
     move(tx, holder, [JobState.CANCELLED], reason=CANCELS)
-    if successor.id in turns.in_line:
-        turns.in_line.remove(successor.id)
+    if successor.id in decision.in_line:
+        decision.in_line.remove(successor.id)
     elif isinstance(successor, Job):
         move(tx, successor, [JobState.QUEUED])

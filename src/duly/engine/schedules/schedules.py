@@ -294,7 +294,7 @@ def delete_schedule(
     return remove_schedule(tx, key, by)
 
 
-def remove_schedule(tx: Tx, key: ScheduleKey, by: str, *, is_told: bool = True) -> Schedule:
+def remove_schedule(tx: Tx, key: ScheduleKey, by: str, *, is_notified: bool = True) -> Schedule:
     """Remove a stored schedule without planning its due times; return it as it was.
 
     If not `is_told`, no event is recorded.
@@ -305,6 +305,6 @@ def remove_schedule(tx: Tx, key: ScheduleKey, by: str, *, is_told: bool = True) 
     withdrawals.withdraw(tx, schedule.id, own, why, extras=True)
     _write_row(tx, key, None)
     tx.delete(SCHEDULE, *key_parts(key))
-    if is_told:
+    if is_notified:
         tx.append(SCHEDULE_EVENTS, deleted(schedule, tx.now_ms, by))
     return schedule

@@ -129,13 +129,13 @@ def _own_schedules(tx: Tx, owner: Owner, named: Collection[str | None]) -> set[s
     """Return the owner's schedules: stored ones, and removed ones known by ledger or creator."""
     ids = _ids(named)
     scopes = _scopes(tx, ids)
-    gone = [each for each in ids if each not in scopes]
+    missing = [each for each in ids if each not in scopes]
     # Any ledger row shows the owner, since a schedule never changes its owner.
-    fired = tx.peek_firsts(LEDGER, [(each,) for each in gone])
+    fired = tx.peek_firsts(LEDGER, [(each,) for each in missing])
     scopes |= {str(each): item.occurrence.scope for (each,), item in fired.items()}
     made = {
         each
-        for each, facts in tx.histories(SCHEDULE_EVENTS, gone, EVERY).items()
+        for each, facts in tx.histories(SCHEDULE_EVENTS, missing, EVERY).items()
         if any(fact.kind == "created" and fact.by == owner.scope for fact in facts)
     }
     return made | {each for each, scope in scopes.items() if scope == owner.scope}
@@ -152,7 +152,7 @@ def _schedules(tx: Tx, owner: Owner, _after: Key, limit: int) -> Done:
         return Erased(events=events), ()
     withdrawals.unbegun_of(tx, found)
     for each in found:
-        remove_schedule(tx, schedule_key(each), "system", is_told=False)
+        remove_schedule(tx, schedule_key(each), "system", is_notified=False)
     return Erased(schedules=len(found), events=events), ()
 
 

@@ -48,7 +48,7 @@ class Page:
     """None: this was the last page."""
 
 
-def mend_rows(tx: Tx, flows: Collection[str] | None, since: Key) -> Page:
+def repair_rows(tx: Tx, flows: Collection[str] | None, since: Key) -> Page:
     """Repair the rows of one page of schedules, of the given flows or all (None)."""
     keys = tx.find(SCHEDULES, since=since, limit=RECONCILED + 1)
     seen = [item.schedule for item in tx.peek_many(SCHEDULE, keys).values()]
@@ -163,9 +163,9 @@ def remove_orphans(tx: Tx, flows: Collection[str], since: Key) -> Orphans:
     standing = tx.peek_many(SCHEDULE, near)
     alone = {key: item.row.schedule_id for key, item in near.items() if key not in standing}
     facts = tx.histories(SCHEDULE_EVENTS, alone.values(), EVERY)
-    gone = [key for key, owner in alone.items() if _was_stored(facts.get(owner, []))]
-    held = tx.get_many(ROW, gone)
-    stored = tx.get_many(SCHEDULE, gone)
+    orphans = [key for key, owner in alone.items() if _was_stored(facts.get(owner, []))]
+    held = tx.get_many(ROW, orphans)
+    stored = tx.get_many(SCHEDULE, orphans)
     removed = 0
     for key, item in held.items():
         if key not in stored and item.row.schedule_id == alone[key]:

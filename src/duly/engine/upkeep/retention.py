@@ -79,14 +79,14 @@ def _prune_occurrences(tx: Tx, retention: LedgerRetention, limit: int, place: Ke
     following = _cursor("ledger", [ids[limit]]) if len(ids) > limit else _cursor("events", [])
     if more is not None:
         following = _cursor("ledger", more)
-    gone = [
+    expired = [
         key
         for key, item in tx.get_many(OCCURRENCE, keys).items()
         if _is_over(item.occurrence, edge_ms) and item.occurrence.nominal_ms < until_ms[str(key[0])]
     ]
-    for key in gone:
+    for key in expired:
         tx.delete(OCCURRENCE, *key)
-    return LedgerPruned(len(gone), 0, following)
+    return LedgerPruned(len(expired), 0, following)
 
 
 def _old_rows(
@@ -167,11 +167,11 @@ def _prune_events(tx: Tx, retention: LedgerRetention, limit: int, after: Key) ->
     old = [fact for fact in page if fact.at_ms < edge_ms]
     standing = _schedules_of(tx, {fact.schedule_id for fact in old})
     later = _later(tx, [fact for fact in old if fact.schedule_id in standing])
-    gone = [fact for fact in old if fact.schedule_id not in standing or fact.seq in later]
-    tx.drop(SCHEDULE_EVENTS, gone)
+    expired = [fact for fact in old if fact.schedule_id not in standing or fact.seq in later]
+    tx.drop(SCHEDULE_EVENTS, expired)
     is_done = len(page) < limit or len(old) < len(page)
     following = _cursor("audit", []) if is_done else _cursor("events", [page[-1].seq])
-    return LedgerPruned(0, len(gone), following)
+    return LedgerPruned(0, len(expired), following)
 
 
 def _later(tx: Tx, facts: Sequence[ScheduleEvent]) -> set[int]:
@@ -208,10 +208,10 @@ def _is_outlived(fact: ScheduleEvent, newest: Mapping[str, Sequence[ScheduleEven
 def _prune_audit(tx: Tx, retention: LedgerRetention, limit: int, after: Key) -> LedgerPruned:
     page = tx.walk(AUDIT, after, limit)
     aged = [entry for entry in page if entry.at_ms < tx.now_ms - retention.audit_ms]
-    gone = [each for each in aged if retention.is_audit_over(each.action, each.at_ms, tx.now_ms)]
-    tx.drop(AUDIT, gone)
+    expired = [each for each in aged if retention.is_audit_over(each.action, each.at_ms, tx.now_ms)]
+    tx.drop(AUDIT, expired)
     following = None if len(aged) < limit else _cursor("audit", [page[-1].seq])
-    return LedgerPruned(0, 0, following, audit=len(gone))
+    return LedgerPruned(0, 0, following, audit=len(expired))
 
 
 def prune_schedules(
@@ -253,8 +253,8 @@ def _remove(tx: Tx, items: Sequence[StoredSchedule], edge_ms: int) -> int:
     jobs = tx.peek_firsts(LIVE_JOBS, [(each.id,) for each in ended])
     posted = [(each.id,) for each in ended if each.definition.hand_over == "http"]
     busy = {*jobs, *tx.peek_firsts(POSTED, posted)}
-    gone = [each for each in ended if (each.id,) not in busy]
-    for schedule in gone:
+    expired = [each for each in ended if (each.id,) not in busy]
+    for schedule in expired:
         tx.delete(SCHEDULE, *key_parts(schedule_key(schedule)))
         tx.append(SCHEDULE_EVENTS, pruned(schedule, tx.now_ms))
-    return len(gone)
+    return len(expired)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from duly.operate.why.history import count_times, is_time, stretches
 from duly.operate.why.recorded import recorded
 from duly.operate.why.unrecorded import unrecorded
-from duly.operate.why.wording import Answer, Fact, Stored, Telling, Verdict
+from duly.operate.why.wording import Answer, Fact, Inquiry, Stored, Verdict
 from duly.triggers.instants import calendar_ms, to_ms
 
 __all__ = ["Answer", "Fact", "Stored", "Verdict", "count_times", "stretches", "why"]
@@ -24,20 +24,20 @@ def why(stored: Stored, now: datetime, at: datetime) -> Answer:
     at_ms = calendar_ms(at)
     here = next((each for each in life if each.holds(at_ms)), None)
     rule = None if here is None else here.trigger
-    telling = Telling(stored, life, to_ms(now), at_ms, here)
-    telling.note("asked", telling.iso(at_ms))
+    inquiry = Inquiry(stored, life, to_ms(now), at_ms, here)
+    inquiry.note("asked", inquiry.iso(at_ms))
     if rule is not None:
-        telling.note("rule", telling.rule(rule))
+        inquiry.note("rule", inquiry.rule(rule))
     row = stored.occurrence
     is_recorded = row is not None and (
         # A range row covers an interval, and not every instant in it is a nominal time.
         row.nominal_ms == at_ms or rule is None or is_time(rule, at_ms)
     )
     if row is not None and is_recorded:
-        verdict, text = recorded(telling, row)
+        verdict, text = recorded(inquiry, row)
     else:
-        verdict, text = unrecorded(telling, _lost_wall(at))
-    return Answer(verdict, text + telling.edit(), tuple(telling.facts))
+        verdict, text = unrecorded(inquiry, _lost_wall(at))
+    return Answer(verdict, text + inquiry.edit(), tuple(inquiry.facts))
 
 
 def _lost_wall(at: datetime) -> datetime | None:

@@ -46,31 +46,31 @@ class Stretch:
 
 def stretches(schedule: Schedule | None, events: Sequence[ScheduleEvent]) -> list[Stretch]:
     """Return all stretches of a schedule in order, from its creation; empty: nothing is known."""
-    told = [event for event in events if event.kind != "created"]
+    edits = [event for event in events if event.kind != "created"]
     first = events[0].at_ms if events else 0
     begins = first if schedule is None else schedule.created_at_ms
-    triggers = _triggers(schedule, told)
-    states = _states(schedule, told)
+    triggers = _triggers(schedule, edits)
+    states = _states(schedule, edits)
     if schedule is None and not events:
         return []
-    marks = [begins, *(max(begins, event.at_ms) for event in told), END_MS]
+    bounds = [begins, *(max(begins, event.at_ms) for event in edits), END_MS]
     since: ScheduleEvent | None = None
     is_external = schedule is not None and schedule.definition.hand_over == "external"
     made: list[Stretch] = []
     for place, (trigger, state) in enumerate(zip(triggers, states, strict=True)):
         if place and state != states[place - 1]:
-            since = told[place - 1]
-        if marks[place] < marks[place + 1]:
-            span = marks[place], marks[place + 1]
+            since = edits[place - 1]
+        if bounds[place] < bounds[place + 1]:
+            span = bounds[place], bounds[place + 1]
             made.append(Stretch(*span, trigger, state, since, is_external))
     return made
 
 
-def _triggers(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[Trigger | None]:
+def _triggers(schedule: Schedule | None, edits: Sequence[ScheduleEvent]) -> list[Trigger | None]:
     """Return the rule before each event and after the last; an event stores the rule it ended."""
     trigger = None if schedule is None else schedule.definition.trigger
     found = [trigger]
-    for event in reversed(told):
+    for event in reversed(edits):
         if "trigger" in event.detail:
             trigger = _parsed(event.detail["trigger"])
         found.append(trigger)
@@ -84,14 +84,14 @@ def _parsed(stored: object) -> Trigger | None:
         return None
 
 
-def _states(schedule: Schedule | None, told: Sequence[ScheduleEvent]) -> list[StretchState]:
+def _states(schedule: Schedule | None, edits: Sequence[ScheduleEvent]) -> list[StretchState]:
     """Return the state before each event and after the last; the latter is the stored state."""
-    turning = [event.kind for event in told if event.kind in ("paused", "resumed")]
+    turning = [event.kind for event in edits if event.kind in ("paused", "resumed")]
     is_paused_now = schedule is not None and schedule.state == "paused"
     began_paused = turning[0] == "resumed" if turning else is_paused_now
     state: StretchState = "paused" if began_paused else "active"
     found = [state]
-    for event in told:
+    for event in edits:
         state = _after(state, event)
         found.append(state)
     if schedule is not None:

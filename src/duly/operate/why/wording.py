@@ -82,7 +82,7 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Telling:
+class Inquiry:
     """An answer in progress: its inputs and the facts noted so far."""
 
     stored: Stored

@@ -13,7 +13,7 @@ from duly.triggers.instants import from_ms, to_ms
 log = logging.getLogger(__name__)
 
 
-def is_told() -> bool:
+def is_notified() -> bool:
     """Return whether these lines are logged at all."""
     return log.isEnabledFor(logging.INFO)
 

@@ -82,16 +82,16 @@ class Child:
 
     def _end(self, outcome: Outcome, took_ms: int | None) -> None:
         self._job = None
-        said = {"outcome": type(outcome).__name__, "fields": asdict(outcome), "took_ms": took_ms}
-        self._send(said)
+        message = {"outcome": type(outcome).__name__, "fields": asdict(outcome), "took_ms": took_ms}
+        self._send(message)
 
     def _read(self, loop: asyncio.AbstractEventLoop, coming: asyncio.Queue[LeasedJob]) -> None:
         """Receive jobs; when the worker is gone, release the running job and end the process.
 
         Runs on a thread, because the handler may block the loop.
         """
-        while (said := self._receive()) is not None:
-            loop.call_soon_threadsafe(coming.put_nowait, LeasedJob(*said["job"]))
+        while (message := self._receive()) is not None:
+            loop.call_soon_threadsafe(coming.put_nowait, LeasedJob(*message["job"]))
         job = self._job
         if job is not None:
             end = decide(job, Released("its worker died"), is_charged=True)
@@ -105,10 +105,10 @@ class Child:
             return None
         return msgspec.json.decode(line, type=dict[str, Any]) if line else None
 
-    def _send(self, said: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         # Handlers on threads send progress too.
         with self._sending:
-            self._connection.sendall(msgspec.json.encode(said) + b"\n")
+            self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
 
 async def _already_recorded(_job: LeasedJob) -> Start:

@@ -181,23 +181,23 @@ class _Child:
         """Run one job; cancellation asks the handler to stop and then ends the process."""
         try:
             self._send({"job": list(job)})
-            while (said := await self._receive()) is not None:
-                if "outcome" in said:
-                    outcome: Outcome = OUTCOMES[said["outcome"]](**said["fields"])
-                    return Isolated(outcome, said["took_ms"])
+            while (message := await self._receive()) is not None:
+                if "outcome" in message:
+                    outcome: Outcome = OUTCOMES[message["outcome"]](**message["fields"])
+                    return Isolated(outcome, message["took_ms"])
                 if self._hooks is not None:
-                    self._pass_on(self._hooks, job, said)
+                    self._forward(self._hooks, job, message)
             self.close()
             return Isolated(Failed(f"its process died: {_how(await self._popen.wait())}"), None)
         except asyncio.CancelledError:
             self._ending = asyncio.create_task(self._stop())
             raise
 
-    def _pass_on(self, hooks: Hooks, job: LeasedJob, said: dict[str, Any]) -> None:
-        if "progress" in said:
-            hooks.note_progress(job, said["progress"])
-        elif "interval_ms" in said and hooks.ask_interval is not None:
-            hooks.ask_interval(job, said["interval_ms"])
+    def _forward(self, hooks: Hooks, job: LeasedJob, message: dict[str, Any]) -> None:
+        if "progress" in message:
+            hooks.note_progress(job, message["progress"])
+        elif "interval_ms" in message and hooks.ask_interval is not None:
+            hooks.ask_interval(job, message["interval_ms"])
 
     async def _stop(self) -> None:
         """Ask the handler to stop, and end the process."""
@@ -235,8 +235,8 @@ class _Child:
         self.keep()
         self._writer.close()
 
-    def _send(self, said: dict[str, Any]) -> None:
-        self._writer.write(msgspec.json.encode(said) + b"\n")
+    def _send(self, message: dict[str, Any]) -> None:
+        self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _receive(self) -> dict[str, Any] | None:
         """Return the next line; None: the process has ended."""

@@ -91,7 +91,7 @@ class JobContext:
         "_loop",
         "_slot_context",
         "interruption",
-        "is_told",
+        "is_notified",
         "schedule",
     )
 
@@ -105,7 +105,7 @@ class JobContext:
         self.schedule: Occurrence | None = None
         """The occurrence that the job was made for; None: enqueued, or no longer in the ledger."""
         self.interruption: Interruption | None = None
-        self.is_told = False
+        self.is_notified = False
         """Whether the handler has been told to stop."""
 
     @property
@@ -146,8 +146,8 @@ class JobContext:
     @property
     def cancelled(self) -> bool:
         """Return whether to stop: cancel request, timeout, lost lease or stopping worker."""
-        self.is_told = self.interruption is not None
-        return self.is_told
+        self.is_notified = self.interruption is not None
+        return self.is_notified
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -163,8 +163,8 @@ class JobContext:
 
     def progress(self, percent: float, message: str = "") -> None:
         """Store the job's progress; refuse more than MAX_PROGRESS_BYTES of JSON."""
-        said = {"percent": percent, "message": message}
-        text = msgspec.json.encode(plain("progress", said, MAX_PROGRESS_BYTES))
+        note = {"percent": percent, "message": message}
+        text = msgspec.json.encode(plain("progress", note, MAX_PROGRESS_BYTES))
         if len(text) > MAX_PROGRESS_BYTES:
             raise InvalidInput(f"progress has {len(text)} bytes; allowed: {MAX_PROGRESS_BYTES}")
         self._slot_context.note_progress(self._job, text.decode())

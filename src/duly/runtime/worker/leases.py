@@ -79,7 +79,7 @@ class Leases:
             again = self.add(claims)
         finally:
             lent, self._lent = self._lent, ()
-            self._let_go(token for token, _ in lent)
+            self._forget_lost(token for token, _ in lent)
         return claims, again
 
     def _lend(self, most: int) -> tuple[HeldToken, ...]:
@@ -120,9 +120,9 @@ class Leases:
             if held.get(job_id) == fence:
                 del held[job_id]
                 if self._tokens:
-                    self._let_go(self._tokens.pop(job_id, ()))
+                    self._forget_lost(self._tokens.pop(job_id, ()))
 
-    def _let_go(self, tokens: Iterable[Token]) -> None:
+    def _forget_lost(self, tokens: Iterable[Token]) -> None:
         for token in tokens:
             self._jobs_under[token] -= 1
             if not self._jobs_under[token]:

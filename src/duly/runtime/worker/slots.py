@@ -77,7 +77,7 @@ class Slot:
         self.context.interruption = why
         self.asked_at = self._time()
         if self._task is not None:
-            self.context.is_told = True
+            self.context.is_notified = True
             self._task.cancel()
 
     def is_served_by(self, task: asyncio.Task[object] | None) -> bool:
@@ -125,7 +125,7 @@ class Slot:
                     try:
                         result = await action.function(**arguments)
                     finally:
-                        self._calm(context)
+                        self._end_call(context)
                 else:
                     context.lend(loop)
                     # A thread cannot be cancelled: the slot waits until the function returns.
@@ -148,9 +148,9 @@ class Slot:
                 self._ended.set_result(None)
                 self._ended = None
         if self.is_ending is False and self._own is not None and self._own.cancelling():
-            await self._shake_off(self._own)
+            await self._abandon(self._own)
         why = context.interruption
-        if why is not None and (context.is_told or why in ("lost", "timeout")):
+        if why is not None and (context.is_notified or why in ("lost", "timeout")):
             # It ended because it was asked to, or too late: the interruption decides the outcome.
             return _interrupted(why, job, has_begun)
         return outcome
@@ -167,7 +167,7 @@ class Slot:
         # A test that drains must see the errors by which its handlers fail the test.
         return self.is_ending is None and not isinstance(error, Exception | SystemExit)
 
-    async def _shake_off(self, own: asyncio.Task[object]) -> None:
+    async def _abandon(self, own: asyncio.Task[object]) -> None:
         """Undo cancellations of this task that a handler requested, delivered or still pending."""
         while own.cancelling():
             own.uncancel()
@@ -246,9 +246,9 @@ class Slot:
         try:
             return await call
         finally:
-            self._calm(context)
+            self._end_call(context)
 
-    def _calm(self, context: JobContext) -> None:
+    def _end_call(self, context: JobContext) -> None:
         """Uncancel the slot's task after a call has ended, so that an interrupted slot goes on."""
         self._task = None
         if context.interruption is not None and self._own is not None:
@@ -322,7 +322,7 @@ def _is_cancelled() -> bool:
 
 
 def _failed(error: BaseException, action: Action, job: LeasedJob) -> Failed:
-    text = f"{type(error).__name__}: {_said(error)}"[: MAX_ERROR_CHARACTERS * 2]
+    text = f"{type(error).__name__}: {_log_failure(error)}"[: MAX_ERROR_CHARACTERS * 2]
     secrets = secret_values(job.input, action.redact)
     # Databases refuse NUL and lone surrogates, and a refused completion would block all completions
     # after it.
@@ -330,7 +330,7 @@ def _failed(error: BaseException, action: Action, job: LeasedJob) -> Failed:
     return Failed(text, is_final=isinstance(error, Abort))
 
 
-def _said(error: BaseException) -> str:
+def _log_failure(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the error's own __str__ failed

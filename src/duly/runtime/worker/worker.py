@@ -200,7 +200,7 @@ class Worker:
         self._is_stopping = True
         self._wake.set()
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """Cut the drain short: ask running handlers to stop now."""
         self._hurried.set()
 
@@ -218,10 +218,10 @@ class Worker:
                 *([] if self._post_run is None else [self._post_run.run()]),
             )
         ]
-        beating = asyncio.create_task(self._beat())
+        heartbeats = asyncio.create_task(self._beat())
         watchdog = self._watch(loop)
-        parts = (feeding, beating, *beside)
-        stubborn = 0
+        parts = (feeding, heartbeats, *beside)
+        stuck = 0
         broken = False
         try:
             # Only feeding ends by itself; another part ends only with an error.
@@ -233,9 +233,9 @@ class Worker:
                 # Wait for a claim in progress: the jobs that it takes must be released.
                 await asyncio.wait([feeding], timeout=_ENDING_S)
                 end_listening()
-                stubborn = await self._drain()
+                stuck = await self._drain()
                 self._leaving.set()
-                await asyncio.wait([beating], timeout=_ENDING_S)
+                await asyncio.wait([heartbeats], timeout=_ENDING_S)
             finally:
                 for slot in self._slots:
                     slot.is_ending = True
@@ -250,8 +250,8 @@ class Worker:
                 part.result()
         if broken:
             raise WorkerStuck(f"worker {self.id}: one of its tasks was cancelled from within")
-        if stubborn:
-            raise WorkerStuck(f"worker {self.id}: handlers of {stubborn} jobs did not stop")
+        if stuck:
+            raise WorkerStuck(f"worker {self.id}: handlers of {stuck} jobs did not stop")
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> Watchdog | None:
         limit_s = self.options.block_limit_s
@@ -294,7 +294,7 @@ class Worker:
                 await self._wake.wait(failures.next())
                 continue
             failures.reset()
-            self._is_told = attempt_log.is_told()
+            self._is_told = attempt_log.is_notified()
             self._buffer.take(self._without_earlier(claims.jobs, again))
             await self._leases.give_back()
             if claims.jobs:
@@ -396,8 +396,8 @@ class Worker:
             try:
                 self.options.on_dead(end.job_id, end.error or "")
             except Exception as error:  # noqa: BLE001 - the application's own
-                told = traceback_of(error)
-                log.error("on_dead failed: %s", told, extra={"event": "job.on_dead_failed"})
+                text = traceback_of(error)
+                log.error("on_dead failed: %s", text, extra={"event": "job.on_dead_failed"})
 
     async def _renew_leases(self) -> None:
         while True:
@@ -484,13 +484,13 @@ class Worker:
         for slot in self._slots:
             slot.interrupt("stop")
         await self._until_idle(self.options.stubborn_s)
-        stubborn = sum(slot.job is not None for slot in self._slots)
+        stuck = sum(slot.job is not None for slot in self._slots)
         with suppress(TimeoutError, *STORE_FAILURES):
             async with asyncio.timeout(self.options.lease_s):
                 await self._completions.drain()
                 if self._post_run is not None:
                     await self._post_run.settle()
-        return stubborn
+        return stuck
 
     async def _until_idle(self, seconds: float) -> None:
         waiting = [slot.until_idle() for slot in self._slots if not slot.is_lost]

@@ -182,7 +182,7 @@ class MemoryStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         """Rebuild the index from documents and ledger, of the named flows or all (None)."""
         total, declared, since = ReconcileReport(), frozenset(flows or ()), FIRST
         while since is not None:
-            page = self._transact(reconcile.mend_rows, flows, since)
+            page = self._transact(reconcile.repair_rows, flows, since)
             total, declared, since = total + page.report, declared | page.flows, page.following
         since = FIRST
         while since is not None:

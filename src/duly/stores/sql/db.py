@@ -25,7 +25,7 @@ from duly.stores.sql.dialects.dialect import Dialect
 from duly.stores.sql.gaps.search import GapMemory
 from duly.stores.sql.schema.tables import Tables
 
-_FEW = 500
+_SHORT_LIST = 500
 _TYPES: dict[type, type[BigInteger | Text]] = {int: BigInteger, str: Text}
 
 
@@ -97,7 +97,7 @@ def tuples(result: CursorResult[Any]) -> Iterator[tuple[Any, ...]]:
     full garbage collections.
     """
     cursor: Any = result.cursor
-    while found := cursor.fetchmany(_FEW):
+    while found := cursor.fetchmany(_SHORT_LIST):
         yield from found
     result.close()
 
@@ -109,7 +109,7 @@ def columns(result: CursorResult[Any]) -> list[list[Any]]:
     """
     cursor: Any = result.cursor
     turned: list[list[Any]] = [[] for _ in cursor.description]
-    while found := cursor.fetchmany(_FEW):
+    while found := cursor.fetchmany(_SHORT_LIST):
         for i, column in enumerate(turned):
             column += [row[i] for row in found]
     result.close()

@@ -143,8 +143,8 @@ class SqlSource:
         db = self.db.at(self.now_ms()) if tx.changed else self.db
         for kind in tx.changed:
             if kind is kinds.JOB:
-                told = tx.facts_of(kinds.JOB_EVENTS)
-                JOBS.write_jobs(db, tx.changes(kind), told, self._job_rows)
+                job_events = tx.facts_of(kinds.JOB_EVENTS)
+                JOBS.write_jobs(db, tx.changes(kind), job_events, self._job_rows)
             else:
                 ITEMS[kind].write(db, tx.changes(kind))
         logs.edit(db, tx.edited)

@@ -159,7 +159,7 @@ class SqlStore(DispatchVerbs, MonitoringVerbs, UpkeepVerbs):
         total, declared = ReconcileReport(), frozenset(flows or ())
         since: Key | None = ()
         while since is not None:
-            page = await self._transact_upkeep(reconcile.mend_rows, flows, since)
+            page = await self._transact_upkeep(reconcile.repair_rows, flows, since)
             total, declared, since = total + page.report, declared | page.flows, page.following
         since = ()
         while since is not None:

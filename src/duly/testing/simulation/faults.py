@@ -71,4 +71,4 @@ class Faults:
         )
 
 
-CALM = Faults()
+NO_FAULTS = Faults()

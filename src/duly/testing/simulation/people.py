@@ -55,7 +55,7 @@ class People:
         for name in self.names:
             await self._try(name, "create")
         chance = self.around.chance
-        deeds = {
+        actions = {
             "create": 4,
             "input": 2,
             "trigger": 2,
@@ -71,25 +71,25 @@ class People:
         }
         while True:
             await asyncio.sleep(chance.expovariate(1 / self.pause_s))
-            deed = chance.choices(list(deeds), weights=list(deeds.values()))[0]
-            await self._try(chance.choice(self.names), deed)
+            action = chance.choices(list(actions), weights=list(actions.values()))[0]
+            await self._try(chance.choice(self.names), action)
 
-    async def _try(self, name: str, deed: str) -> None:
+    async def _try(self, name: str, action: str) -> None:
         self._requests += 1
         request = f"request {self._requests}"
-        self.around.record.note(self.around.clock.now_ms(), "person", f"{deed} {name}")
+        self.around.record.note(self.around.clock.now_ms(), "person", f"{action} {name}")
         for _ in range(_TRIES):
             try:
-                await self._do(name, deed, request)
+                await self._do(name, action, request)
             except BackendUnavailable:
                 continue
             except (Conflict, NotFound):
                 pass  # applied by an earlier try whose answer was lost
             return
 
-    async def _do(self, name: str, deed: str, request: str) -> None:
+    async def _do(self, name: str, action: str, request: str) -> None:
         mine = self._schedules(name)
-        match deed:
+        match action:
             case "create":
                 await self._create(mine, name)
             case "input":
@@ -111,7 +111,7 @@ class People:
             case _:
                 found = await mine.get(name)
                 if found is not None:
-                    await self._push(found, deed, request)
+                    await self._push(found, action, request)
 
     def _schedules(self, name: str) -> ScopedSchedules:
         limits = Limits(shortest_interval_ms=1_000)
@@ -130,10 +130,10 @@ class People:
             enabled=self.around.chance.random() < 0.9,
         )
 
-    async def _push(self, schedule: Schedule, deed: str, request: str) -> None:
-        if deed == "run_now":
+    async def _push(self, schedule: Schedule, action: str, request: str) -> None:
+        if action == "run_now":
             await self.store.run_now(schedule.id, request)
-        elif deed == "pause_failing":
+        elif action == "pause_failing":
             await self.store.pause_failing(schedule.id)
         else:
             # Not before the last edit: earlier times belong to the earlier rule.

@@ -42,12 +42,12 @@ class Verdict:
     def told(self) -> str:
         """Return a report: the violations, the trace, and the command to replay it."""
         lines = [f"seed {self.seed}: {len(self.violations)} violations, trace {self.digest}"]
-        lines += [f"  {each.promise}: {each.about} {each.how}" for each in self._few()]
+        lines += [f"  {each.promise}: {each.about} {each.how}" for each in self._short_list()]
         lines += [f"    {line}" for line in self.trace]
         lines.append(f"replay: make sim SEEDS=1 ARGS='--first {self.seed}'")
         return "\n".join(lines)
 
-    def _few(self) -> tuple[Violation, ...]:
+    def _short_list(self) -> tuple[Violation, ...]:
         return self.violations[:_TOLD_MAX]
 
 

@@ -23,7 +23,7 @@ from duly.model.jobs import FINAL
 from duly.model.plans import PlanSettings
 from duly.model.schedules import ScheduleId
 from duly.runtime import KeeperOptions, PlannerOptions, WorkerOptions
-from duly.testing.simulation.faults import CALM, Faults
+from duly.testing.simulation.faults import NO_FAULTS, Faults
 from duly.testing.simulation.loop import VirtualClock, VirtualLoop
 from duly.testing.simulation.nodes import Node, NodeOptions, Surroundings
 from duly.testing.simulation.people import ACTION, FLOW, People
@@ -145,7 +145,7 @@ class _World:
             for each in (people.act(), self._kill(), self._cut(), self._freeze(), self._lose())
         ]
         await asyncio.sleep(scene.seconds)
-        await self._calm(troubles)
+        await self._stop_faults(troubles)
         await self._settle()
         for node in self._nodes:
             node.stop()
@@ -217,12 +217,12 @@ class _World:
     def _living(self) -> list[Node]:
         return [node for node in self._nodes if not node.is_dead and not node.is_leaving]
 
-    async def _calm(self, troubles: list[asyncio.Task[None]]) -> None:
+    async def _stop_faults(self, troubles: list[asyncio.Task[None]]) -> None:
         """Stop all faults, and make sure that a node is running."""
         for task in troubles:
             task.cancel()
         await asyncio.wait(troubles)
-        self._around.faults = CALM
+        self._around.faults = NO_FAULTS
         self._around.loop.thaw()
         for node in self._nodes:
             node.cut_until_s = 0.0

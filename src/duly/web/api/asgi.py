@@ -105,7 +105,7 @@ class Surface:
         self._unambiguous = RefuseAmbiguous(self._route)
         # Built now, so that an invalid or missing secret is reported at startup.
         self.gatekeeper = _gatekeeper(app.http, app.settings)
-        self._told_system = False
+        self._has_warned_system = False
         self._endpoints: dict[str, Endpoint] = {
             "openapi": self._openapi,
             "dispatch": self._dispatch,
@@ -214,8 +214,8 @@ class Surface:
         if found is None or not found.is_system:
             return found
         # Most likely an anonymous session, which must not act as the system.
-        if not self._told_system:
-            self._told_system = True
+        if not self._has_warned_system:
+            self._has_warned_system = True
             log.warning(NOBODY, extra={"event": "http.authenticate_system"})
         return None
 

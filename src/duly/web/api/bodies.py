@@ -11,8 +11,8 @@ class TooLarge(Exception):
 
 async def read_limited(request: Request, most: int) -> bytes:
     """Return the body; raise TooLarge above `most` bytes."""
-    said = request.headers.get("content-length", "")
-    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
         raise TooLarge
     parts: list[bytes] = []
     size = 0

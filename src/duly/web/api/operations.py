@@ -9,7 +9,7 @@ from typing import Any, Literal
 from duly.web.api import shapes
 
 FLOW = "/api/flows/{flow}"
-MY = f"{FLOW}/my/schedules"
+OWN_SCHEDULES = f"{FLOW}/my/schedules"
 Security = Literal["gateway", "user", "signature", "none"]
 
 _PROBLEMS: dict[int, str] = {
@@ -135,7 +135,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "listMine",
         "GET",
-        MY,
+        OWN_SCHEDULES,
         "List the caller's schedules by name.",
         "user",
         {200: ("One page.", shapes.SchedulePage)},
@@ -145,7 +145,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "create",
         "POST",
-        MY,
+        OWN_SCHEDULES,
         "Create a schedule.",
         "user",
         {201: ("The new schedule.", _VIEW)},
@@ -155,7 +155,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "GET",
-        f"{MY}/{{name}}",
+        f"{OWN_SCHEDULES}/{{name}}",
         "Return one of the caller's schedules.",
         "user",
         {200: ("The schedule.", _VIEW)},
@@ -164,7 +164,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "update",
         "PATCH",
-        f"{MY}/{{name}}",
+        f"{OWN_SCHEDULES}/{{name}}",
         "Change the given fields.",
         "user",
         {200: ("The changed schedule.", _VIEW)},
@@ -174,7 +174,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "delete",
         "DELETE",
-        f"{MY}/{{name}}",
+        f"{OWN_SCHEDULES}/{{name}}",
         "Delete a schedule; running jobs continue.",
         "user",
         {204: ("It is deleted.", None)},
@@ -183,7 +183,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "pause",
         "POST",
-        f"{MY}/{{name}}/pause",
+        f"{OWN_SCHEDULES}/{{name}}/pause",
         "Pause a schedule until it is resumed.",
         "user",
         {200: ("The paused schedule.", _VIEW)},
@@ -194,7 +194,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "resume",
         "POST",
-        f"{MY}/{{name}}/resume",
+        f"{OWN_SCHEDULES}/{{name}}/resume",
         "Resume a schedule: its next time is the first after now.",
         "user",
         {200: ("The resumed schedule.", _VIEW)},
@@ -205,7 +205,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "previewMine",
         "GET",
-        f"{MY}/{{name}}/preview",
+        f"{OWN_SCHEDULES}/{{name}}/preview",
         "Return its rule in words, and its next times.",
         "user",
         {200: ("Words and times.", shapes.Preview)},
@@ -221,7 +221,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "history",
         "GET",
-        f"{MY}/{{name}}/history",
+        f"{OWN_SCHEDULES}/{{name}}/history",
         "List its occurrences with their outcomes, newest first.",
         "user",
         {200: ("One page.", shapes.History)},

@@ -52,7 +52,7 @@ class Kept(Generic[T]):
         await asyncio.wait({self._reading}, timeout=wait_s)
         return self._answer
 
-    async def glimpse(self) -> T | None:
+    async def try_now(self) -> T | None:
         """Return the cached answer at once and refresh it; wait only for a first one."""
         return await self.get(0 if self._read_at is not None else FIRST_S)
 

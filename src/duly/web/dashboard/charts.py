@@ -29,7 +29,7 @@ SLOT_MINUTES = 10
 LATENESS_STEPS = (100, 500, 1_000, 5_000, 30_000, 120_000)
 _LATENESS_NAMES = ("≤ 0.1 s", "≤ 0.5 s", "≤ 1 s", "≤ 5 s", "≤ 30 s", "≤ 2 min", "more")
 _WEEKDAYS = ((0, "Mon"), (2, "Wed"), (4, "Fri"))
-_WORST = ("bad", "warn", "busy", "good", "wait", "calm")
+_WORST = ("bad", "warn", "busy", "good", "wait", "steady")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ def minutes_chart(minutes: Sequence[Minute], height: int = 200, width: int = 720
         base = 0
         for kind, jobs in (
             ("good", each.succeeded),
-            ("calm", each.cancelled),
+            ("steady", each.cancelled),
             ("bad", each.dead),
         ):
             if jobs:
-                word = {"good": "succeeded", "calm": "cancelled", "bad": "dead"}[kind]
+                word = {"good": "succeeded", "steady": "cancelled", "bad": "dead"}[kind]
                 words = f"{each.at:%H:%M} UTC: {jobs:,} {word}"
                 place = (frame.x(0) + i * step, max(step - 1.5, 1))
                 parts.append(_bar(frame, place, (base, base + jobs), words, kind))
@@ -231,7 +231,7 @@ def strip(marks: Sequence[tuple[str, str]], width: int = 720) -> Markup:
     for i, (state, words) in enumerate(marks):
         kind = tone(state)
         # Failures also differ in height and position, not only in colour.
-        y, height = {"bad": (12, 18), "warn": (8, 16), "calm": (12, 8)}.get(kind, (2, 20))
+        y, height = {"bad": (12, 18), "warn": (8, 16), "steady": (12, 8)}.get(kind, (2, 20))
         parts.append(
             Markup(
                 '<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="1.5" class="bar {}">'

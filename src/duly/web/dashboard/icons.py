@@ -68,14 +68,14 @@ _LOOKS = {
     "quarantined": ("bad", "stop"),
     "refused": ("bad", "stop"),
     "silent": ("bad", "triangle"),
-    "paused": ("calm", "pause"),
-    "cancelled": ("calm", "square"),
-    "withdrawn": ("calm", "back"),
-    "released": ("calm", "back"),
-    "deleted": ("calm", "cross"),
-    "finished": ("calm", "dot"),
+    "paused": ("steady", "pause"),
+    "cancelled": ("steady", "square"),
+    "withdrawn": ("steady", "back"),
+    "released": ("steady", "back"),
+    "deleted": ("steady", "cross"),
+    "finished": ("steady", "dot"),
 }
-_UNKNOWN = ("calm", "dot")
+_UNKNOWN = ("steady", "dot")
 
 
 @lru_cache(maxsize=256)

@@ -31,7 +31,7 @@ from duly.web.dashboard.pages.page import (
     Page,
     PageAction,
     PageOf,
-    Visit,
+    PageRequest,
 )
 from duly.web.dashboard.rendering import Renderer, Words
 from duly.web.metrics import Metrics
@@ -125,9 +125,9 @@ class Dashboard:
             entry = await self._gate.enter(request)
             if isinstance(entry, Response):
                 return entry
-            visit = await self._visit(entry, dict(request.query_params))
-            found, status = await _look(page, visit)
-            values = await self._values(request, entry, visit, found)
+            page_request = await self._visit(entry, dict(request.query_params))
+            found, status = await _look(page, page_request)
+            values = await self._values(request, entry, page_request, found)
             html = self._renderer.page(found.template, values)
             response = Response(html, status, media_type="text/html")
             if entry.new_cookie is not None:
@@ -153,15 +153,17 @@ class Dashboard:
 
         return grant
 
-    async def _grant(self, request: Request, wish: PageAction, visit: Visit) -> Response:
+    async def _grant(
+        self, request: Request, wish: PageAction, page_request: PageRequest
+    ) -> Response:
         """Run an action and record it in the audit, whether it was done or refused."""
         refusal: str | None = None
         done = Done("")
-        if not visit.operator.may_act:
-            refusal = f"{visit.operator.name} is a viewer and may not change anything."
+        if not page_request.operator.may_act:
+            refusal = f"{page_request.operator.name} is a viewer and may not change anything."
         else:
             try:
-                done = await wish.grant(visit)
+                done = await wish.grant(page_request)
             except BackendUnavailable as error:
                 return PlainTextResponse(f"{scrub(str(error))}\n", 503)
             except DulyError as error:
@@ -169,13 +171,13 @@ class Dashboard:
         self._costly.overview.forget()
         words = done.words if refusal is None else refusal
         entry = AuditEntry(
-            visit.operator.name,
+            page_request.operator.name,
             wish.action,
-            wish.target_of(visit),
+            wish.target_of(page_request),
             "done" if refusal is None else "refused",
             words[:MAX_AUDIT_TEXT],
         )
-        await visit.admin.monitoring.record(entry)
+        await page_request.admin.monitoring.record(entry)
         log.info(
             "%s: %s %s",
             entry.by,
@@ -183,7 +185,7 @@ class Dashboard:
             entry.target,
             extra={"event": "operator.wish", "outcome": entry.outcome},
         )
-        go_to = done.go_to if done.go_to is not None else own_path(visit.word("back"))
+        go_to = done.go_to if done.go_to is not None else own_path(page_request.word("back"))
         response = RedirectResponse(root_of(request) + go_to, 303)
         self._leave_note(request, response, words, "good" if refusal is None else "bad")
         return response
@@ -216,27 +218,27 @@ class Dashboard:
         async def read() -> dict[str, str] | None:
             if not await self._gate.is_still(entry):
                 return None
-            visit = await self._visit(entry, query)
-            found, status = await _look(page, visit)
+            page_request = await self._visit(entry, query)
+            found, status = await _look(page, page_request)
             if status != 200 or not found.is_live:
                 return None if status in (404, 200) else {}
-            values = await self._values(request, entry, visit, found)
+            values = await self._values(request, entry, page_request, found)
             return self._renderer.fragments(found.template, values)
 
         return self._live.answer(read)
 
-    async def _visit(self, entry: Entry, query: Mapping[str, str]) -> Visit:
+    async def _visit(self, entry: Entry, query: Mapping[str, str]) -> PageRequest:
         try:
             now = await self._app.admin.monitoring.now()
         except BackendUnavailable:
             now = SystemClock().now()  # the page will report the error
-        return Visit(self._app, self._costly, entry.operator, now, query)
+        return PageRequest(self._app, self._costly, entry.operator, now, query)
 
     async def _values(
-        self, request: Request, entry: Entry, visit: Visit, page: Page
+        self, request: Request, entry: Entry, page_request: PageRequest, page: Page
     ) -> dict[str, Any]:
         """Return the values of every template, and those of the page."""
-        words = Words(visit.now, root_of(request))
+        words = Words(page_request.now, root_of(request))
         path = request.url.path.removeprefix(root_of(request)) or "/"
         own = f"{path}?{request.url.query}" if request.url.query else path
         at = own_path(request.query_params.get("at")) if path == "/live" else own
@@ -245,18 +247,18 @@ class Dashboard:
             "title": page.title,
             "section": page.section,
             "is_live": page.is_live,
-            "operator": visit.operator,
+            "operator": page_request.operator,
             "token": entry.token,
             "at_path": at,
             "note": self._note(request),
             "theme": theme if theme in THEMES else "auto",
-            "menu": await self._costly.menu.glimpse(),
-            "now": visit.now,
+            "menu": await self._costly.menu.try_now(),
+            "now": page_request.now,
             "ago": words.ago,
             "clock": words.at,
             "wall_clock": words.on_wall,
             "url": words.url,
-            "query": visit.query,
+            "query": page_request.query,
         }
         return shared | dict(page.values)
 
@@ -283,15 +285,15 @@ class Dashboard:
         return Response(content, media_type=kind, headers={"Cache-Control": cache})
 
 
-async def _look(page: PageOf, visit: Visit) -> tuple[Page, int]:
+async def _look(page: PageOf, page_request: PageRequest) -> tuple[Page, int]:
     """Return a page with its status, or the error page."""
     try:
-        return await page(visit), 200
+        return await page(page_request), 200
     except DulyError as error:
         status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
         values = {"status": status, "words": scrub(str(error))}
         return Page("fault.html", "Not shown", "", values, is_live=False), status
 
 
-async def _nowhere(_visit: Visit) -> Page:
+async def _nowhere(_visit: PageRequest) -> Page:
     raise NotFound("there is no such page")

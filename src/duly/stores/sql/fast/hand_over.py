@@ -110,9 +110,9 @@ def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -
     skipped: dict[JobId, str] = {}
     asking = _asking(db, jobs)
     if asking:
-        turns = transact(db, Ids(), admit, asking)
+        decision = transact(db, Ids(), admit, asking)
         # The job that gets the marker is queued: it is neither skipped nor in line.
-        skipped, in_line = turns.skipped, set(turns.in_line)
+        skipped, in_line = decision.skipped, set(decision.in_line)
         ledger.skip_unmade(db, skipped)
         jobs = [
             msgspec.structs.replace(job, in_line=job.id in in_line)

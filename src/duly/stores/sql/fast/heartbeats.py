@@ -16,8 +16,8 @@ from duly.stores.sql.source import transact
 
 def beat(db: Db, worker: WorkerInfo) -> None:
     """Record the heartbeat of a worker; the engine registers unknown workers."""
-    told = WORKERS.values(worker)
-    changed = {name: told[name] for name in told if name not in ("id", "started_at_ms")}
+    values = WORKERS.values(worker)
+    changed = {name: values[name] for name in values if name not in ("id", "started_at_ms")}
     table = db.tables.workers
     statement = update(table).where(table.c.id == worker.id)
     found = db.connection.execute(statement.values(changed | {"beat_at_ms": db.clock()}))

@@ -78,7 +78,7 @@ class JobTable(Mapped[StoredJob]):
         db: Db,
         changes: Mapping[Key, Change],
         events: Sequence[JobEvent],
-        told: Mapping[Key, Row[Any]],
+        stored: Mapping[Key, Row[Any]],
     ) -> None:
         """Write jobs and their events; `told` holds the rows as they were read."""
         by_job: dict[str, list[JobEvent]] = defaultdict(list)
@@ -91,7 +91,7 @@ class JobTable(Mapped[StoredJob]):
         _forget_events(db, removed)
         self.write(db, {key: each for key, each in changes.items() if not _is_update(each)})
         self._update_jobs(db, [each for each in changes.values() if _is_update(each)], by_job)
-        self._write_events(db, changes, by_job, told)
+        self._write_events(db, changes, by_job, stored)
         _enter_line(db, changes)
         _add_marks(db, changes)
 
@@ -114,7 +114,7 @@ class JobTable(Mapped[StoredJob]):
         db: Db,
         changes: Mapping[Key, Change],
         events: Mapping[str, Sequence[JobEvent]],
-        told: Mapping[Key, Row[Any]],
+        stored: Mapping[Key, Row[Any]],
     ) -> None:
         """Write events, except those of an attempt that are stored in the job's row."""
         moved_on: list[JobEvent] = []
@@ -123,8 +123,8 @@ class JobTable(Mapped[StoredJob]):
             own = events.get(str(key[0]), ())
             if change.after is None or not own:
                 continue
-            if key in told:
-                moved_on += attempt_events(told[key])
+            if key in stored:
+                moved_on += attempt_events(stored[key])
             kept = _told_by_row(change.after.job, own)
             new += [event for event in own if event.seq not in kept]
         table = db.tables.job_events

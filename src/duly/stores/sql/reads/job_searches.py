@@ -62,7 +62,7 @@ def search_jobs(
         asked["before"] = before
         terms.append("id < :before")
     asked |= {"limit": limit + 1, "look": look}
-    few = None if asked.keys() & {*_INDEXED} else _few(db, which.state, look)
+    few = None if asked.keys() & {*_INDEXED} else _short_list(db, which.state, look)
     if few is not None:
         return _page(db, few, terms, asked, None)
     floor = _floor(db, asked)
@@ -72,7 +72,7 @@ def search_jobs(
     return _page(db, "{p}jobs", terms, asked, floor)
 
 
-def _few(db: Db, state: JobState | None, look: int) -> str | None:
+def _short_list(db: Db, state: JobState | None, look: int) -> str | None:
     """Return SQL for all jobs in a state, and perhaps some others; None: there are too many."""
     parts = PARTS.get(state, ()) if state is not None else ()
     if not parts:
@@ -90,14 +90,14 @@ def _few(db: Db, state: JobState | None, look: int) -> str | None:
 
 def _floor(db: Db, asked: dict[str, Any]) -> JobId | None:
     """Return the last id that a search may examine; None: it reaches the oldest job."""
-    told = [name for name in _INDEXED if name in asked]
-    if told == [name for name in _FIELDS if name in asked]:
+    indexed = [name for name in _INDEXED if name in asked]
+    if indexed == [name for name in _FIELDS if name in asked]:
         return None  # the page follows an index and shows every job in it
-    terms = [f"{name} = :{name}" for name in told]
+    terms = [f"{name} = :{name}" for name in indexed]
     if "before" in asked:
         terms.append("id < :before")
     where = f"WHERE {' AND '.join(terms)} " if terms else ""
-    given = {name: asked[name] for name in (*told, "before", "look") if name in asked}
+    given = {name: asked[name] for name in (*indexed, "before", "look") if name in asked}
     found = db.run(
         f"SELECT id FROM {{p}}jobs {where}ORDER BY id DESC LIMIT 1 OFFSET :look", **given
     ).scalar()

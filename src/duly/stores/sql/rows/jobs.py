@@ -116,6 +116,6 @@ def _events(db: Db, job_id: JobId, which: str, **values: int) -> list[JobEvent]:
         return []
     statement = f"SELECT {EVENT} FROM {{p}}job_events WHERE job_id = :id {which}"
     rows = db.run(statement, id=job_id, **values).all()
-    told = [event_of(each) for each in reversed(rows)]
-    newest = told[-1].seq if told else 0
-    return told + [each for each in attempt_events(row) if each.seq > newest]
+    events = [event_of(each) for each in reversed(rows)]
+    newest = events[-1].seq if events else 0
+    return events + [each for each in attempt_events(row) if each.seq > newest]

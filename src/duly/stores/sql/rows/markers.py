@@ -24,7 +24,7 @@ from duly.stores.sql.gaps.search import MARKS, Wanted, search_alone, search_now
 FIRST_LOOK = (
     "(SELECT at_ms FROM {p}job_marks WHERE state = 'processing' ORDER BY at_ms, seq LIMIT 1)"
 )
-_MOST = 10_000
+_MAX_MARKED_JOBS = 10_000
 """Maximum number of jobs that one pass over markers checks, stale ones included."""
 _FIRST = """
     SELECT m.seq, m.at_ms, m.jobs, EXISTS (
@@ -54,21 +54,21 @@ def strike(db: Db, ended: Iterable[Ended]) -> None:
 
     take() locks markers before jobs too; the reverse order could deadlock.
     """
-    by_mark: dict[tuple[str, int], set[str]] = defaultdict(set)
+    by_time: dict[tuple[str, int], set[str]] = defaultdict(set)
     for state, at_ms, job_id in ended:
-        by_mark[state, at_ms].add(job_id)
-    for (state, at_ms), ids in sorted(by_mark.items()):
-        marks = db.run(
+        by_time[state, at_ms].add(job_id)
+    for (state, at_ms), ids in sorted(by_time.items()):
+        markers = db.run(
             "SELECT seq, ids FROM {p}job_marks WHERE state = :state AND at_ms = :at_ms "
             "ORDER BY seq {lock}",
             state=state,
             at_ms=at_ms,
         ).all()
-        for mark in marks:
-            named = msgspec.json.decode(mark.ids, type=list[str])
+        for marker in markers:
+            named = msgspec.json.decode(marker.ids, type=list[str])
             left = [job_id for job_id in named if job_id not in ids]
             if len(left) < len(named):
-                _rewrite(db, mark.seq, left)
+                _rewrite(db, marker.seq, left)
 
 
 def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
@@ -85,11 +85,11 @@ def _rewrite(db: Db, seq: int, ids: Sequence[str]) -> None:
 
 def next_lease_end(db: Db) -> NextLeaseEnd:
     """Return when the first lease of a running job ends."""
-    now_ms, from_ms = _first_mark(db)
+    now_ms, from_ms = _first_marker(db)
     return NextLeaseEnd(None if from_ms is None else first_lease(db, from_ms), now_ms)
 
 
-def _first_mark(db: Db) -> tuple[int, int | None]:
+def _first_marker(db: Db) -> tuple[int, int | None]:
     """Return the current time and the time of the first lease marker, stale or not."""
     if not db.dialect.tracks_entries:
         row = db.run(f"SELECT {{now}} AS now_ms, {FIRST_LOOK} AS first_ms").one()
@@ -106,16 +106,16 @@ def first_lease(db: Db, from_ms: int) -> int | None:
     so that concurrent callers find the same one: a stale marker stays stale.
     """
     looked, limit = 0, 1
-    while looked < _MOST:
-        marks = db.run(_FIRST, limit=limit, from_ms=from_ms).all()
-        stale = list(takewhile(lambda mark: not mark.stands, marks))
-        _discard(db, [mark.seq for mark in stale])
-        if len(stale) < len(marks):
-            return int(marks[len(stale)].at_ms)
-        if len(marks) < limit:
+    while looked < _MAX_MARKED_JOBS:
+        markers = db.run(_FIRST, limit=limit, from_ms=from_ms).all()
+        stale = list(takewhile(lambda marker: not marker.stands, markers))
+        _discard(db, [marker.seq for marker in stale])
+        if len(stale) < len(markers):
+            return int(markers[len(stale)].at_ms)
+        if len(markers) < limit:
             return None
         # A marker names one job or thousands: double the number of markers until it is enough.
-        from_ms, looked = int(marks[-1].at_ms), looked + sum(mark.jobs for mark in marks)
+        from_ms, looked = int(markers[-1].at_ms), looked + sum(marker.jobs for marker in markers)
         limit *= 2
     return from_ms
 
@@ -154,7 +154,7 @@ def take(db: Db, kept: Mapping[JobState, int], columns: str, limit: int) -> list
     held_by_others: list[_Entry] = []
     looked = 0
     begins = _begins(db, kept)
-    while begins and len(found) < limit and looked < _MOST:
+    while begins and len(found) < limit and looked < _MAX_MARKED_JOBS:
         entries = _next(db, kept, begins, limit - len(found))
         if not entries:
             break
@@ -201,24 +201,26 @@ def _next(
     db: Db, kept: Mapping[JobState, int], begins: Mapping[JobState, int], limit: int
 ) -> list[_Entry]:
     """Return up to `limit` jobs of the oldest markers, and remove them from those."""
-    marks = sorted(
-        mark
+    markers = sorted(
+        marker
         for state, from_ms in begins.items()
-        for mark in _oldest(db, state, from_ms, kept[state], limit)
+        for marker in _oldest(db, state, from_ms, kept[state], limit)
     )
     enough, jobs = 0, 0
-    while enough < len(marks) and (jobs < limit or marks[enough].at_ms == marks[enough - 1].at_ms):
-        jobs += marks[enough].jobs
+    while enough < len(markers) and (
+        jobs < limit or markers[enough].at_ms == markers[enough - 1].at_ms
+    ):
+        jobs += markers[enough].jobs
         enough += 1
     entries = sorted(
-        _Entry(mark.at_ms, job_id, mark.state, mark.seq)
-        for mark in _with_ids(db, marks[:enough])
-        for job_id in mark.ids
+        _Entry(marker.at_ms, job_id, marker.state, marker.seq)
+        for marker in _with_ids(db, markers[:enough])
+        for job_id in marker.ids
     )
     rest: dict[int, list[str]] = defaultdict(list)
     for each in entries[limit:]:
         rest[each.seq].append(each.job_id)
-    _remove(db, [mark.seq for mark in marks[:enough] if mark.seq not in rest])
+    _remove(db, [marker.seq for marker in markers[:enough] if marker.seq not in rest])
     for seq, ids in rest.items():
         _rewrite(db, seq, ids)
     return entries[:limit]
@@ -238,14 +240,14 @@ def _oldest(db: Db, state: JobState, from_ms: int, kept_ms: int, limit: int) -> 
     return [_Mark(row.at_ms, row.seq, row.state, row.jobs, []) for row in rows]
 
 
-def _with_ids(db: Db, marks: Sequence[_Mark]) -> list[_Mark]:
-    if not marks:
+def _with_ids(db: Db, markers: Sequence[_Mark]) -> list[_Mark]:
+    if not markers:
         return []
     table = db.tables.job_marks
-    wanted = db.dialect.among(table.c.seq, [mark.seq for mark in marks])
+    wanted = db.dialect.among(table.c.seq, [marker.seq for marker in markers])
     rows = db.connection.execute(select(table.c.seq, table.c.ids).where(wanted))
     ids = {row.seq: msgspec.json.decode(row.ids, type=list[str]) for row in rows}
-    return [mark._replace(ids=ids[mark.seq]) for mark in marks]
+    return [marker._replace(ids=ids[marker.seq]) for marker in markers]
 
 
 def _remove(db: Db, numbers: Sequence[int]) -> None:

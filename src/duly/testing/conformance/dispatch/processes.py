@@ -10,7 +10,7 @@ from duly.rules.dispatches import TICK_DIED
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
 from duly.testing.conformance.dispatch.samples import a_post
-from duly.testing.conformance.index.processes import PATIENCE_S, Peer, PeerConformance, Peers
+from duly.testing.conformance.index.processes import WAIT_LIMIT_S, Peer, PeerConformance, Peers
 from duly.testing.conformance.jobs.peer import PLANNING
 from duly.testing.conformance.planning.samples import only_occurrence, states
 from duly.testing.conformance.samples import put
@@ -34,7 +34,7 @@ class DispatchProcessConformance(PeerConformance):
     def claim_until(self, peer: Peer, count: int) -> list[str]:
         """Claim until `count` rows have come: leases expire by the database's clock."""
         names: list[str] = []
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_LIMIT_S
         while len(names) < count and time.monotonic() < deadline:
             claim_id = f"successor-{time.monotonic_ns()}"
             names += peer.ask("claim_dispatches", claim_id=claim_id, lease_ms=3_600_000)

@@ -26,7 +26,7 @@ from duly.testing.conformance.samples import (
 from duly.testing.conformance.suite import StoreConformance
 from duly.testing.peer import CLAIMING
 
-PATIENCE_S = 30.0
+WAIT_LIMIT_S = 30.0
 """Seconds within which a server must notice that a client was killed."""
 
 
@@ -117,7 +117,7 @@ class ProcessConformance(PeerConformance):
     def claim_until(self, store: Store, count: int) -> list[str]:
         """Claim until `count` rows have come: a server needs time to notice a dead client."""
         names: list[str] = []
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_LIMIT_S
         while len(names) < count and time.monotonic() < deadline:
             names += [each.name for each in self.runner.run(store.claim_due(START_MS))]
         return names
@@ -165,7 +165,7 @@ class ProcessConformance(PeerConformance):
         victim.ask("hold")
         assert victim.ask("claim", now_ms=START_MS, claim_id="lost") == CLAIMING
         victim.kill()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_LIMIT_S
         names: list[str] = []
         while not names and time.monotonic() < deadline:
             claimed = self.runner.run(store.claim_due(START_MS, claim_id="lost"))

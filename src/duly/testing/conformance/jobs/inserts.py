@@ -27,7 +27,7 @@ from duly.testing.conformance.jobs.samples import (
 from duly.testing.conformance.samples import HOUR_MS, MINUTE_MS, START_MS
 from duly.testing.conformance.suite import StoreConformance, case
 
-PATIENCE_S = 10.0
+WAIT_LIMIT_S = 10.0
 """Seconds within which a backend must deliver a hint."""
 
 
@@ -190,10 +190,10 @@ class InsertCases(StoreConformance):
 
         end = store.listen(wake)
         await insert(store, a_job(queue="mail"))
-        assert await asyncio.to_thread(heard["queue:mail"].wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard["queue:mail"].wait, WAIT_LIMIT_S)
         await claim_one(store, queues=("mail",))
         await store.cancel_job(JobId("a"))
-        assert await asyncio.to_thread(heard["cancel:a"].wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard["cancel:a"].wait, WAIT_LIMIT_S)
         end()
 
     @case

@@ -44,7 +44,7 @@ MAY: dict[Wish, set[str]] = {
 MATRIX = [(wish, state) for wish in LEADS_TO for state in RESTING]
 
 
-def wish_for(
+def request_of(
     store: Store, wish: Wish, name: str = "a", **arguments: Any
 ) -> Coroutine[Any, Any, Job | JobRefused]:
     """Return the call of the verb for a request."""
@@ -62,7 +62,7 @@ class WishCases(StoreConformance):
     ) -> None:
         before = await bring_to(store, state)
         events = await path(store)
-        answer = await wish_for(store, wish, by="ada", reason="because")
+        answer = await request_of(store, wish, by="ada", reason="because")
         after = await the_job(store)
         if state.value in MAY[wish]:
             assert answer == after
@@ -85,9 +85,9 @@ class WishCases(StoreConformance):
     async def repeat(self, store: Store, wish: Wish, state: JobState) -> None:
         """Check that a repeated request changes nothing and has the same answer."""
         await bring_to(store, state)
-        first = await wish_for(store, wish)
+        first = await request_of(store, wish)
         events = await path(store)
-        assert await wish_for(store, wish) == first
+        assert await request_of(store, wish) == first
         assert await path(store) == events
 
     @case
@@ -105,7 +105,7 @@ class WishCases(StoreConformance):
     @pytest.mark.parametrize("wish", LEADS_TO)
     @case
     async def test_wishes_about_nobody_are_refused(self, store: Store, wish: Wish) -> None:
-        assert await wish_for(store, wish, "nobody") == JobRefused(JobId("nobody"), None)
+        assert await request_of(store, wish, "nobody") == JobRefused(JobId("nobody"), None)
 
     @case
     async def test_cancelled_jobs_are_ended(self, store: Store, clock: ManualClock) -> None:

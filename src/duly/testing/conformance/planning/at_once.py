@@ -12,7 +12,7 @@ from duly.model.jobs import JobState
 from duly.model.schedules import Misfire, Policies
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.jobs.inserts import PATIENCE_S
+from duly.testing.conformance.jobs.inserts import WAIT_LIMIT_S
 from duly.testing.conformance.planning.samples import (
     jobs_of,
     ledger,
@@ -176,7 +176,7 @@ class AtOnceCases(StoreConformance):
 
         stop = store.listen(wake)
         await put(store, a_write(definition=a_definition(input="new")))
-        assert await asyncio.to_thread(heard.wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard.wait, WAIT_LIMIT_S)
         stop()
         assert await line(store) == [("queued", False)]
 

@@ -21,7 +21,7 @@ from duly.model.schedule_writes import ScheduleKey
 from duly.model.schedules import Policies
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.jobs.inserts import PATIENCE_S
+from duly.testing.conformance.jobs.inserts import WAIT_LIMIT_S
 from duly.testing.conformance.jobs.samples import claimed, path
 from duly.testing.conformance.planning.samples import jobs_of, ledger, only_occurrence, plan, states
 from duly.testing.conformance.samples import (
@@ -346,7 +346,7 @@ class PlanCases(StoreConformance):
         clock.advance(hours=1)
         end = store.listen(wake)
         await plan(store)
-        assert await asyncio.to_thread(heard.wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard.wait, WAIT_LIMIT_S)
         end()
 
     @case

@@ -101,9 +101,9 @@ class LedgerCases(StoreConformance):
         await store.remove(a_key())
         clock.advance(minutes=30)
         assert await store.reconcile() == ReconcileReport(checked=1, added=1)
-        mended = await only_row(store)
-        assert (mended.nominal_ms, mended.run_at_ms) == (right.nominal_ms, right.run_at_ms)
-        assert mended.runs_left == right.runs_left == 7
+        repaired = await only_row(store)
+        assert (repaired.nominal_ms, repaired.run_at_ms) == (right.nominal_ms, right.run_at_ms)
+        assert repaired.runs_left == right.runs_left == 7
 
     @case
     async def test_lost_rows_go_on_after_what_was_missed(
@@ -120,6 +120,6 @@ class LedgerCases(StoreConformance):
         assert right.nominal_ms == START_MS + HOUR_MS + MINUTE_MS
         await store.remove(a_key())
         await store.reconcile()
-        mended = await only_row(store)
-        assert (mended.nominal_ms, mended.runs_left) == (right.nominal_ms, right.runs_left)
-        assert mended.runs_left == 6
+        repaired = await only_row(store)
+        assert (repaired.nominal_ms, repaired.runs_left) == (right.nominal_ms, right.runs_left)
+        assert repaired.runs_left == 6

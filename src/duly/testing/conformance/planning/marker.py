@@ -14,7 +14,7 @@ from duly.model.schedules import ScheduleId
 from duly.rules.outcomes import Cancelled, Failed, Outcome, Released, Succeeded
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.jobs.inserts import PATIENCE_S
+from duly.testing.conformance.jobs.inserts import WAIT_LIMIT_S
 from duly.testing.conformance.jobs.samples import (
     ADA,
     LEASE_MS,
@@ -111,15 +111,15 @@ class MarkerCases(StoreConformance):
 
     @case
     async def test_operators_wishes_hand_over(self, store: Store, clock: ManualClock) -> None:
-        wishes: list[tuple[str, Callable[[JobId], Awaitable[object]]]] = [
+        requests_: list[tuple[str, Callable[[JobId], Awaitable[object]]]] = [
             ("cancelled", store.cancel_job),
             ("deleted", store.delete_job),
         ]
         first, second = await with_a_line(store, clock)
-        await wishes[0][1](first.id)
+        await requests_[0][1](first.id)
         assert await line(store) == [("cancelled", False), ("queued", False)]
         await next_hour(store, clock)
-        await wishes[1][1](second.id)
+        await requests_[1][1](second.id)
         assert await line(store) == [("cancelled", False), ("deleted", False), ("queued", False)]
         assert await states(store) == ["skipped", "skipped", "planned"]
 
@@ -161,7 +161,7 @@ class MarkerCases(StoreConformance):
 
         stop = store.listen(wake)
         await end(store, job, Succeeded())
-        assert await asyncio.to_thread(heard.wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard.wait, WAIT_LIMIT_S)
         stop()
         assert await claimed(store) == [(await jobs_of(store))[-1].id]
 

@@ -13,7 +13,7 @@ from duly.model.schedules import Misfire, Policies, ScheduleId
 from duly.rules.outcomes import Cancelled, Failed, Succeeded
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.jobs.inserts import PATIENCE_S
+from duly.testing.conformance.jobs.inserts import WAIT_LIMIT_S
 from duly.testing.conformance.jobs.samples import (
     PLAIN,
     claim_one,
@@ -370,6 +370,6 @@ class PromotedTurnCases(StoreConformance):
 
         stop = store.listen(wake)
         await next_hour(store, clock)
-        assert await asyncio.to_thread(heard.wait, PATIENCE_S)
+        assert await asyncio.to_thread(heard.wait, WAIT_LIMIT_S)
         stop()
         assert (await the_job(store, job.id)).state is JobState.PROCESSING

@@ -9,7 +9,7 @@ from duly.model.jobs import JobState
 from duly.model.queues import JobCount
 from duly.stores.port import Store
 from duly.testing.clock import ManualClock
-from duly.testing.conformance.index.processes import PATIENCE_S, PeerConformance, Peers
+from duly.testing.conformance.index.processes import WAIT_LIMIT_S, PeerConformance, Peers
 from duly.testing.conformance.jobs.peer import PLANNING
 from duly.testing.conformance.planning.samples import jobs_of, only_occurrence
 from duly.testing.conformance.samples import a_definition, a_write, put
@@ -41,7 +41,7 @@ class PlanProcessConformance(PeerConformance):
         said = victim.ask("plan", limit=3)
         assert said == PLANNING, "the store does not call duly.rules.planning.plan_many()"
         victim.kill()
-        made, deadline = 0, time.monotonic() + PATIENCE_S
+        made, deadline = 0, time.monotonic() + WAIT_LIMIT_S
         while made < len(names) and time.monotonic() < deadline:
             made += successor.ask("plan", limit=3)
         assert made == len(names)

@@ -222,8 +222,8 @@ class RunNowCases(StoreConformance):
         assert await states(store) == ["planned", "skipped"]
         await store.remove(a_key())
         assert await store.reconcile() == ReconcileReport(checked=1, added=1)
-        mended = await only_row(store)
-        assert (mended.nominal_ms, mended.runs_left) == (right.nominal_ms, 3)
+        repaired = await only_row(store)
+        assert (repaired.nominal_ms, repaired.runs_left) == (right.nominal_ms, 3)
 
     @case
     async def test_schedules_are_found_by_their_ids(self, store: Store) -> None:

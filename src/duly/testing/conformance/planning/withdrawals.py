@@ -433,5 +433,5 @@ class WithdrawalCases(StoreConformance):
         right = await only_row(store)
         await store.remove(a_key())
         assert await store.reconcile() == ReconcileReport(checked=1, added=1)
-        mended = await only_row(store)
-        assert (mended.nominal_ms, mended.runs_left) == (right.nominal_ms, right.runs_left)
+        repaired = await only_row(store)
+        assert (repaired.nominal_ms, repaired.runs_left) == (right.nominal_ms, right.runs_left)

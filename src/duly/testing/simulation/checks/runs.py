@@ -92,7 +92,7 @@ def _leave_out_unlimited(charged: dict[int, bool], moment: _Moment) -> None:
 def limits_kept(record: Record) -> Iterator[Violation]:
     """Yield schedules that ran more often than their max_runs, or whose stored count is wrong."""
     for schedule_id in record.schedules:
-        last, is_told = 0, False
+        last, is_notified = 0, False
         for moment, count in RunCount(record, schedule_id).counts:
             if moment.max_runs is None or moment.is_deleted:
                 last = 0
@@ -100,8 +100,8 @@ def limits_kept(record: Record) -> Iterator[Violation]:
             if count > last and count > moment.max_runs:
                 words = f"{count} runs of {moment.max_runs}"
                 yield Violation("limit", schedule_id, words)
-            if count != moment.runs_had and not is_told:
-                is_told = True
+            if count != moment.runs_had and not is_notified:
+                is_notified = True
                 words = f"{count} runs, the schedule stores {moment.runs_had} at {moment.step}"
                 yield Violation("count", schedule_id, words)
             last = count

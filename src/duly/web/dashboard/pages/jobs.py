@@ -12,7 +12,7 @@ from duly.model.stored_jobs import JobFilter
 from duly.operate.job_views import JobDetail
 from duly.web.dashboard.charts import Span
 from duly.web.dashboard.icons import tone
-from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
+from duly.web.dashboard.pages.page import Done, Page, PageAction, PageRequest
 
 PAGE_SIZE = 50
 RETRIABLE = (JobState.DEAD, JobState.RETRYING, JobState.SCHEDULED)
@@ -27,14 +27,14 @@ _BULK = {
 }
 
 
-async def jobs(visit: Visit) -> Page:
+async def jobs(page_request: PageRequest) -> Page:
     """Show one page of jobs."""
-    which = filter_of(visit)
-    before = visit.word("before")
-    page, next_before = await visit.admin.job_page(
+    which = filter_of(page_request)
+    before = page_request.word("before")
+    page, next_before = await page_request.admin.job_page(
         which, before=None if before is None else JobId(before), limit=PAGE_SIZE
     )
-    menu = await visit.costly.menu.glimpse()
+    menu = await page_request.costly.menu.try_now()
     values = {
         "jobs": page,
         "which": which,
@@ -48,18 +48,18 @@ async def jobs(visit: Visit) -> Page:
     return Page("jobs.html", "Jobs", "jobs", values, is_live=before is None)
 
 
-def filter_of(visit: Visit) -> JobFilter:
+def filter_of(page_request: PageRequest) -> JobFilter:
     """Return the filter of a query or form; refuse unknown states."""
-    state = visit.word("state")
+    state = page_request.word("state")
     if state is not None and state not in set(JobState):
         raise InvalidInput(f"state {state[:30]!r}; allowed: {', '.join(JobState)}")
     return JobFilter(
         state=None if state is None else JobState(state),
-        queue=visit.word("queue"),
-        workspace=visit.word("workspace"),
-        action=visit.word("action"),
-        schedule_id=visit.word("schedule_id"),
-        correlation_id=visit.word("correlation_id"),
+        queue=page_request.word("queue"),
+        workspace=page_request.word("workspace"),
+        action=page_request.word("action"),
+        schedule_id=page_request.word("schedule_id"),
+        correlation_id=page_request.word("correlation_id"),
     )
 
 
@@ -69,13 +69,13 @@ def _named(which: JobFilter) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-async def confirm_many(visit: Visit) -> Page:
+async def confirm_many(page_request: PageRequest) -> Page:
     """Show how many jobs a bulk action affects, for confirmation."""
-    do = visit.need("do")
+    do = page_request.need("do")
     if do not in _BULK:
         raise InvalidInput(f"do is {do[:30]!r}; allowed: {', '.join(_BULK)}")
-    which = filter_of(visit)
-    count = await visit.admin.count_many(which, limit=MAX_AT_ONCE)
+    which = filter_of(page_request)
+    count = await page_request.admin.count_many(which, limit=MAX_AT_ONCE)
     values = {
         "do": do,
         "question": _BULK[do],
@@ -86,16 +86,16 @@ async def confirm_many(visit: Visit) -> Page:
     return Page("jobs_confirm.html", "Jobs", "jobs", values, is_live=False)
 
 
-async def job(visit: Visit) -> Page:
+async def job(page_request: PageRequest) -> Page:
     """Show one job with its attempts and events."""
-    job_id = JobId(visit.need("id"))
-    detail = await visit.admin.job(job_id)
+    job_id = JobId(page_request.need("id"))
+    detail = await page_request.admin.job(job_id)
     state = detail.job.state
     values = {
         "detail": detail,
         "job": detail.job,
-        "spans": spans_of(detail, visit.now),
-        "audit": await visit.admin.monitoring.audit(target=f"job:{job_id}", limit=20),
+        "spans": spans_of(detail, page_request.now),
+        "audit": await page_request.admin.monitoring.audit(target=f"job:{job_id}", limit=20),
         "may": {
             "retry": state in RETRIABLE,
             "cancel": state in CANCELLABLE and not detail.job.cancel_asked,
@@ -123,49 +123,55 @@ def spans_of(detail: JobDetail, now: datetime) -> list[Span]:
     return found
 
 
-async def _retry(visit: Visit) -> Done:
-    job = await visit.admin.retry(JobId(visit.need("id")), by=visit.operator.name)
+async def _retry(page_request: PageRequest) -> Done:
+    job = await page_request.admin.retry(
+        JobId(page_request.need("id")), by=page_request.operator.name
+    )
     return Done(f"Job {job.id} is {job.state}.")
 
 
-async def _cancel(visit: Visit) -> Done:
-    job = await visit.admin.cancel(JobId(visit.need("id")), by=visit.operator.name)
+async def _cancel(page_request: PageRequest) -> Done:
+    job = await page_request.admin.cancel(
+        JobId(page_request.need("id")), by=page_request.operator.name
+    )
     asked = "was asked to stop" if job.cancel_asked and job.finished_at is None else "is cancelled"
     return Done(f"Job {job.id} {asked}.")
 
 
-async def _delete(visit: Visit) -> Done:
-    job = await visit.admin.delete(JobId(visit.need("id")), by=visit.operator.name)
+async def _delete(page_request: PageRequest) -> Done:
+    job = await page_request.admin.delete(
+        JobId(page_request.need("id")), by=page_request.operator.name
+    )
     return Done(f"Job {job.id} is deleted: its input, result and error are gone.")
 
 
-async def _retry_many(visit: Visit) -> Done:
-    report = await visit.admin.retry_many(
-        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+async def _retry_many(page_request: PageRequest) -> Done:
+    report = await page_request.admin.retry_many(
+        filter_of(page_request), limit=MAX_AT_ONCE, by=page_request.operator.name
     )
     more = " There are more: do it again." if report.next_before else ""
     words = f"{report.done:,} jobs are queued again, {report.refused:,} were not.{more}"
-    return Done(words, _list_of(visit))
+    return Done(words, _list_of(page_request))
 
 
-async def _delete_many(visit: Visit) -> Done:
-    report = await visit.admin.delete_many(
-        filter_of(visit), limit=MAX_AT_ONCE, by=visit.operator.name
+async def _delete_many(page_request: PageRequest) -> Done:
+    report = await page_request.admin.delete_many(
+        filter_of(page_request), limit=MAX_AT_ONCE, by=page_request.operator.name
     )
     more = " There are more: do it again." if report.next_before else ""
     words = f"{report.done:,} jobs are deleted, {report.refused:,} were not.{more}"
-    return Done(words, _list_of(visit))
+    return Done(words, _list_of(page_request))
 
 
-def _list_of(visit: Visit) -> str:
+def _list_of(page_request: PageRequest) -> str:
     """Return the path of the list that a bulk action came from."""
-    return f"/jobs?{urlencode(_named(filter_of(visit)))}"
+    return f"/jobs?{urlencode(_named(filter_of(page_request)))}"
 
 
-def _bulk_target(visit: Visit) -> str:
+def _bulk_target(page_request: PageRequest) -> str:
     """Return the whole filter, so that the audit records which jobs were meant."""
     known = [each.name for each in fields(JobFilter)]
-    return f"jobs:{urlencode({name: word for name in known if (word := visit.word(name))})}"
+    return f"jobs:{urlencode({name: word for name in known if (word := page_request.word(name))})}"
 
 
 ACTIONS = {

@@ -94,7 +94,7 @@ async def _menu_counts(app: MonitoredApp) -> MenuCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PageRequest:
     """One request for a page or an action."""
 
     app: MonitoredApp
@@ -152,7 +152,7 @@ class Done:
     """Path to continue at; None: the page that the form came from."""
 
 
-PageOf = Callable[[Visit], Awaitable[Page]]
+PageOf = Callable[[PageRequest], Awaitable[Page]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +160,15 @@ class PageAction:
     """An operator action, and its name in the audit."""
 
     action: str
-    grant: Callable[[Visit], Awaitable[Done]]
-    target: str | Callable[[Visit], str]
+    grant: Callable[[PageRequest], Awaitable[Done]]
+    target: str | Callable[[PageRequest], str]
     """Template with form fields in braces, as in `job:{id}`, or a function of the visit."""
 
-    def target_of(self, visit: Visit) -> str:
+    def target_of(self, page_request: PageRequest) -> str:
         """Return the target of an action, for the audit."""
         if callable(self.target):
-            return self.target(visit)[:512]
-        return self.target.format_map(_Fields(visit.query))[:512]
+            return self.target(page_request)[:512]
+        return self.target.format_map(_Fields(page_request.query))[:512]
 
 
 class _Fields(dict[str, str]):

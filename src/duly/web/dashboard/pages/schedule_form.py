@@ -19,7 +19,7 @@ from duly.operate.schedule_views import ScheduleView
 from duly.triggers import Explanation, parse_trigger
 from duly.triggers.core import Wall
 from duly.triggers.trigger import Trigger
-from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
+from duly.web.dashboard.pages.page import Done, Page, PageAction, PageRequest
 from duly.web.dashboard.pages.schedules import by, key_of
 
 PREVIEW = 8
@@ -33,20 +33,22 @@ _EXAMPLES = (
 )
 
 
-async def new_schedule(visit: Visit) -> Page:
+async def new_schedule(page_request: PageRequest) -> Page:
     """Show the form for a new schedule."""
-    values = _preview(visit, visit.word("rule"), visit.word("zone") or "UTC")
-    actions = sorted(each.name for flow in visit.app.flows for each in flow.actions.values())
+    values = _preview(page_request, page_request.word("rule"), page_request.word("zone") or "UTC")
+    actions = sorted(each.name for flow in page_request.app.flows for each in flow.actions.values())
     values |= {"seen": None, "actions": actions, "here": "/schedules/new", "key": {}}
     return Page("schedule_form.html", "New schedule", "schedules", values, is_live=False)
 
 
-async def edit_schedule(visit: Visit) -> Page:
+async def edit_schedule(page_request: PageRequest) -> Page:
     """Show the form for changing a schedule."""
-    key = key_of(visit)
-    seen = await visit.admin.schedules.get(key)
+    key = key_of(page_request)
+    seen = await page_request.admin.schedules.get(key)
     rule, zone = words_of(seen)
-    values = _preview(visit, visit.word("rule") or rule, visit.word("zone") or zone)
+    values = _preview(
+        page_request, page_request.word("rule") or rule, page_request.word("zone") or zone
+    )
     fields = {"flow": key.flow, "scope": key.scope, "name": key.name}
     values |= {"seen": seen, "actions": [], "here": "/schedules/edit", "key": fields}
     return Page("schedule_form.html", f"Change {seen.name}", "schedules", values, is_live=False)
@@ -66,15 +68,15 @@ def trigger_from(rule: str, zone: str) -> Trigger:
     return parse_trigger(rule, wall=Wall(zone))
 
 
-def _preview(visit: Visit, rule: str | None, zone: str) -> dict[str, Any]:
+def _preview(page_request: PageRequest, rule: str | None, zone: str) -> dict[str, Any]:
     shown: Explanation | None = None
     fault: str | None = None
     if rule is not None:
         try:
             trigger = trigger_from(rule, zone)
-            name = visit.word("name") or "new"
-            bound = trigger if trigger.is_bound else trigger.bind(name, visit.now)
-            shown = bound.explain(PREVIEW, visit.now)
+            name = page_request.word("name") or "new"
+            bound = trigger if trigger.is_bound else trigger.bind(name, page_request.now)
+            shown = bound.explain(PREVIEW, page_request.now)
         except InvalidInput as error:
             fault = str(error)
     return {
@@ -86,8 +88,8 @@ def _preview(visit: Visit, rule: str | None, zone: str) -> dict[str, Any]:
     }
 
 
-def _json(visit: Visit) -> Any:
-    text = visit.word("input")
+def _json(page_request: PageRequest) -> Any:
+    text = page_request.word("input")
     if text is None:
         return None
     check_json_text("input", text)
@@ -97,43 +99,43 @@ def _json(visit: Visit) -> Any:
         raise InvalidInput(f"the input is not JSON: {error}") from None
 
 
-def _page_of(visit: Visit) -> str:
-    key = key_of(visit)
+def _page_of(page_request: PageRequest) -> str:
+    key = key_of(page_request)
     return "/schedule?" + urlencode({"flow": key.flow, "scope": key.scope, "name": key.name})
 
 
-def _mine(visit: Visit) -> tuple[ScopedSchedules, str]:
+def _mine(page_request: PageRequest) -> tuple[ScopedSchedules, str]:
     """Return the schedules of the owner named in a form, and the schedule's name."""
-    key = key_of(visit)
-    known = next((each for each in visit.app.flows if each.name == key.flow), None)
+    key = key_of(page_request)
+    known = next((each for each in page_request.app.flows if each.name == key.flow), None)
     actions = None if known is None else frozenset(known.actions)
-    collection = visit.admin.monitoring.collection(key.flow, actions)
-    return collection.of(Scope.parse(key.scope), by=by(visit)), key.name
+    collection = page_request.admin.monitoring.collection(key.flow, actions)
+    return collection.of(Scope.parse(key.scope), by=by(page_request)), key.name
 
 
-async def _create(visit: Visit) -> Done:
-    mine, name = _mine(visit)
+async def _create(page_request: PageRequest) -> Done:
+    mine, name = _mine(page_request)
     await mine.create(
         name,
-        trigger_from(visit.need("rule"), visit.word("zone") or "UTC"),
-        action=visit.need("action").rpartition(".")[2],
-        input=_json(visit),
-        description=visit.word("description") or "",
+        trigger_from(page_request.need("rule"), page_request.word("zone") or "UTC"),
+        action=page_request.need("action").rpartition(".")[2],
+        input=_json(page_request),
+        description=page_request.word("description") or "",
     )
-    return Done(f"{name} is created.", _page_of(visit))
+    return Done(f"{name} is created.", _page_of(page_request))
 
 
-async def _edit(visit: Visit) -> Done:
-    mine, name = _mine(visit)
-    changes: dict[str, Any] = {"description": visit.word("description") or ""}
-    rule, zone = visit.word("rule"), visit.word("zone")
+async def _edit(page_request: PageRequest) -> Done:
+    mine, name = _mine(page_request)
+    changes: dict[str, Any] = {"description": page_request.word("description") or ""}
+    rule, zone = page_request.word("rule"), page_request.word("zone")
     if rule is not None:
         # Without a zone the update keeps the one that is stored.
         changes["trigger"] = rule if zone is None else trigger_from(rule, zone)
-    if visit.word("input") is not None:
-        changes["input"] = _json(visit)
-    await mine.update(name, version=visit.whole("version"), **changes)
-    return Done(f"{name} is changed.", _page_of(visit))
+    if page_request.word("input") is not None:
+        changes["input"] = _json(page_request)
+    await mine.update(name, version=page_request.whole("version"), **changes)
+    return Done(f"{name} is changed.", _page_of(page_request))
 
 
 ACTIONS = {

@@ -18,7 +18,7 @@ from duly.operate.schedule_views import OccurrenceView, ScheduleView
 from duly.triggers.words import clock_words
 from duly.web.dashboard.calendar import planned_days, with_plans
 from duly.web.dashboard.charts import Day, past_days
-from duly.web.dashboard.pages.page import Done, Page, PageAction, Visit
+from duly.web.dashboard.pages.page import Done, Page, PageAction, PageRequest
 
 PAGE_SIZE = 50
 LEDGER_READ = 400
@@ -27,55 +27,57 @@ LEDGER_SHOWN = 25
 NEXT_TIMES = 8
 
 
-async def schedules(visit: Visit) -> Page:
+async def schedules(page_request: PageRequest) -> Page:
     """Show one page of schedules."""
-    which = filter_of(visit)
-    after = visit.word("after")
-    found = await visit.admin.schedules.search(which, after=after, limit=PAGE_SIZE + 1)
+    which = filter_of(page_request)
+    after = page_request.word("after")
+    found = await page_request.admin.schedules.search(which, after=after, limit=PAGE_SIZE + 1)
     page = found[:PAGE_SIZE]
     values = {
         "schedules": page,
         "which": which,
         "states": get_args(ScheduleState),
         "hand_overs": get_args(HandOver),
-        "flows": sorted(each.name for each in visit.app.flows),
+        "flows": sorted(each.name for each in page_request.app.flows),
         "following": page[-1].key if len(found) > PAGE_SIZE else None,
         "is_filtered": which != ScheduleFilter(),
     }
     return Page("schedules.html", "Schedules", "schedules", values, is_live=after is None)
 
 
-def filter_of(visit: Visit) -> ScheduleFilter:
+def filter_of(page_request: PageRequest) -> ScheduleFilter:
     """Return the filter of a query."""
     return ScheduleFilter(
-        flow=visit.word("flow"),
-        scope=visit.word("scope"),
-        state=cast(ScheduleState | None, _chosen(visit, "state", get_args(ScheduleState))),
-        name_prefix=visit.word("name") or "",
-        hand_over=cast(HandOver | None, _chosen(visit, "hand_over", get_args(HandOver))),
+        flow=page_request.word("flow"),
+        scope=page_request.word("scope"),
+        state=cast(ScheduleState | None, _chosen(page_request, "state", get_args(ScheduleState))),
+        name_prefix=page_request.word("name") or "",
+        hand_over=cast(HandOver | None, _chosen(page_request, "hand_over", get_args(HandOver))),
     )
 
 
-def _chosen(visit: Visit, field: str, allowed: Sequence[str]) -> str | None:
+def _chosen(page_request: PageRequest, field: str, allowed: Sequence[str]) -> str | None:
     """Return a query field, or None; refuse values that are not allowed."""
-    given = visit.word(field)
+    given = page_request.word(field)
     if given is not None and given not in allowed:
         raise InvalidInput(f"{field} {given[:30]!r}; allowed: {', '.join(allowed)}")
     return given
 
 
-def key_of(visit: Visit) -> ScheduleKey:
+def key_of(page_request: PageRequest) -> ScheduleKey:
     """Return the key of a schedule from a query or form."""
-    return ScheduleKey(visit.need("flow"), visit.need("scope"), visit.need("name"))
+    return ScheduleKey(
+        page_request.need("flow"), page_request.need("scope"), page_request.need("name")
+    )
 
 
-async def schedule(visit: Visit) -> Page:
+async def schedule(page_request: PageRequest) -> Page:
     """Show one schedule."""
-    key = key_of(visit)
-    detail = await visit.admin.schedules.show(key, times=NEXT_TIMES, limit=LEDGER_READ)
+    key = key_of(page_request)
+    detail = await page_request.admin.schedules.show(key, times=NEXT_TIMES, limit=LEDGER_READ)
     seen = detail.schedule
     zone = ZoneInfo(seen.zone)
-    asked = visit.word("at")
+    asked = page_request.word("at")
     rows = detail.occurrences
     policies = msgspec.convert(seen.policies, Policies)
     values = {
@@ -83,25 +85,29 @@ async def schedule(visit: Visit) -> Page:
         "seen": seen,
         "zone": zone,
         "key": {"flow": key.flow, "scope": key.scope, "name": key.name},
-        "days": calendar(seen, rows, visit.now),
-        "today": visit.now.astimezone(zone).date(),
+        "days": calendar(seen, rows, page_request.now),
+        "today": page_request.now.astimezone(zone).date(),
         "marks": [mark(each, zone) for each in reversed(rows[:STRIP])],
         "ledger": rows[:LEDGER_SHOWN],
         "tally": tally(rows),
         "asked": asked,
-        "answer": None if asked is None else await visit.admin.why(key, instant(asked, zone)),
+        "answer": None
+        if asked is None
+        else await page_request.admin.why(key, instant(asked, zone)),
         "policies": policies,
-        "runs": _run_options(visit, seen, policies),
+        "runs": _run_options(page_request, seen, policies),
         "request_id": new_id("run_"),
-        "audit": await visit.admin.monitoring.audit(target=f"schedule:{seen.id}", limit=20),
+        "audit": await page_request.admin.monitoring.audit(target=f"schedule:{seen.id}", limit=20),
     }
     return Page("schedule.html", f"{seen.name} · schedule", "schedules", values)
 
 
-def _run_options(visit: Visit, seen: ScheduleView, policies: Policies) -> RunOptions | Policies:
+def _run_options(
+    page_request: PageRequest, seen: ScheduleView, policies: Policies
+) -> RunOptions | Policies:
     """Return the run options of its jobs; for an unknown action, only what the schedule sets."""
     name = f"{seen.flow}.{seen.action}"
-    for flow in visit.app.flows:
+    for flow in page_request.app.flows:
         for action in flow.actions.values():
             if action.name == name:
                 return options_of(policies, action.options.run)
@@ -144,46 +150,48 @@ def tally(rows: Sequence[OccurrenceView]) -> Mapping[str, int]:
     return dict(sorted(found.items()))
 
 
-def by(visit: Visit) -> str:
+def by(page_request: PageRequest) -> str:
     """Return an operator's name as recorded in the events of a schedule."""
-    return f"operator:{visit.operator.name}"
+    return f"operator:{page_request.operator.name}"
 
 
-async def _pause(visit: Visit) -> Done:
-    key = key_of(visit)
-    await visit.admin.schedules.pause(key, visit.word("note") or "", by=by(visit))
+async def _pause(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    await page_request.admin.schedules.pause(
+        key, page_request.word("note") or "", by=by(page_request)
+    )
     return Done(f"{key.name} is paused.")
 
 
-async def _resume(visit: Visit) -> Done:
-    key = key_of(visit)
-    await visit.admin.schedules.resume(key, by=by(visit))
+async def _resume(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    await page_request.admin.schedules.resume(key, by=by(page_request))
     return Done(f"{key.name} is active again.")
 
 
-async def _run_now(visit: Visit) -> Done:
-    key = key_of(visit)
-    made = await visit.admin.schedules.run_now(key, visit.need("request"))
+async def _run_now(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    made = await page_request.admin.schedules.run_now(key, page_request.need("request"))
     return Done(f"Extra run of {key.name}: {made.state}.")
 
 
-async def _backfill(visit: Visit) -> Done:
-    key = key_of(visit)
-    zone = ZoneInfo((await visit.admin.schedules.get(key)).zone)
-    since, until = (instant(visit.need(each), zone) for each in ("from", "to"))
-    found = await visit.admin.schedules.backfill(key, since, until)
+async def _backfill(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    zone = ZoneInfo((await page_request.admin.schedules.get(key)).zone)
+    since, until = (instant(page_request.need(each), zone) for each in ("from", "to"))
+    found = await page_request.admin.schedules.backfill(key, since, until)
     return Done(f"{found.planned:,} past times will run, {found.left_alone:,} were left alone.")
 
 
-async def _release(visit: Visit) -> Done:
-    key = key_of(visit)
-    found = await visit.admin.schedules.release(key, by=by(visit))
+async def _release(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    found = await page_request.admin.schedules.release(key, by=by(page_request))
     return Done(f"{key.name} is {found.state}.")
 
 
-async def _delete(visit: Visit) -> Done:
-    key = key_of(visit)
-    await visit.admin.schedules.delete(key, by=by(visit))
+async def _delete(page_request: PageRequest) -> Done:
+    key = key_of(page_request)
+    await page_request.admin.schedules.delete(key, by=by(page_request))
     return Done(f"{key.name} is deleted; its history stays.", "/schedules")
 
 

@@ -154,19 +154,19 @@ def _end_statement(
         sets += ", progress = COALESCE(f.notes, j.progress)"
     if isolate:
         sets += f", careful = {ISOLATED}"
-    told, returned = "", "j.id, j.fence"
+    events_sql, returned = "", "j.id, j.fence"
     if state in FINAL:
-        told += f""", marked AS (
+        events_sql += f""", marked AS (
             INSERT INTO {{p}}job_marks (state, at_ms, jobs, ids)
             SELECT '{state}', {_NOW}, count(*), json_agg(id) FROM ended HAVING count(*) > 0
         )"""
     elif state == JobState.QUEUED:
-        told += f""", lined AS (
+        events_sql += f""", lined AS (
             INSERT INTO {{p}}job_line ({line.COLUMNS}) SELECT {line.COLUMNS} FROM ended
         )"""
         returned += "".join(f", j.{name}" for name in line.COLUMNS.split(", ") if name != "id")
     if state not in IN_THE_ROW:
-        told += _told(state, via, steps)
+        events_sql += _events_sql(state, via, steps)
         returned += f", j.events, j.worker, j.claimed_at_ms, {error} AS error, {took} AS took"
     names = sorted(given)
     arrays = "".join(f", CAST(:{name} AS {_ARRAYS[name]})" for name in names)
@@ -181,13 +181,13 @@ def _end_statement(
                 AND j.fence = CASE j.state WHEN 'processing' THEN f.fence END
                 {"" if state in FINAL else "AND j.cancel_asked = 0"}
             RETURNING {returned}
-        ){told}
+        ){events_sql}
         SELECT id, fence FROM f WHERE (SELECT count(*) FROM ended) < (SELECT count(*) FROM f)
             AND NOT EXISTS (SELECT FROM ended WHERE ended.id = f.id AND ended.fence = f.fence)
     """
 
 
-def _told(state: str, via: str | None, steps: int) -> str:
+def _events_sql(state: str, via: str | None, steps: int) -> str:
     """Return SQL for the events of attempts that the job's row no longer holds: start and end."""
     passed = ""
     if via is not None:

@@ -292,14 +292,14 @@ def _settings(options: SqlOptions) -> Any:
     return on_connect
 
 
-def _begin(patience_s: float) -> Any:
+def _begin(wait_limit_s: float) -> Any:
     def begin(connection: Connection) -> None:
         """Take the write lock, waiting for other processes.
 
         SQLite backs off for up to 100 ms between attempts and starves under contention. Many short
         waits retry every few milliseconds.
         """
-        ends_at = monotonic() + patience_s
+        ends_at = monotonic() + wait_limit_s
         while True:
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")

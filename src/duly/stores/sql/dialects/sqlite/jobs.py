@@ -91,7 +91,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     void = by_lease.keys() - {(row.id, row.fence) for row in rows}
     if not rows:
         return list(void)
-    ends = [by_lease[row.id, row.fence] for row in rows]
+    valid = [by_lease[row.id, row.fence] for row in rows]
     prefix, _ = db.dialect.names(db.tables)
     many = db.connection.exec_driver_sql
     ended = [row.id for row in rows]
@@ -108,7 +108,7 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
                 "note": each.progress,
                 "id": each.job_id,
             }
-            for each in ends
+            for each in valid
         ],
     )
     if first.state in FINAL:
@@ -116,20 +116,22 @@ def end_jobs(db: Db, finishes: Sequence[Finish]) -> list[tuple[str, int]]:
     elif first.state is JobState.QUEUED:
         line.enter(db, ended)
     if first.state not in IN_THE_ROW:
-        many(_TELL.format(prefix=prefix), _told(rows, ends, now_ms))
+        many(_INSERT_EVENTS.format(prefix=prefix), _event_rows(rows, valid, now_ms))
     return list(void)
 
 
-_TELL = """
+_INSERT_EVENTS = """
     INSERT OR IGNORE INTO {prefix}job_events
         (job_id, seq, at_ms, state, attempt, actor, reason, ended_as, took_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list[tuple[Any, ...]]:
+def _event_rows(
+    rows: Sequence[Row[Any]], finishes: Sequence[Finish], now_ms: int
+) -> list[tuple[Any, ...]]:
     """Return the events of attempts that the job's row no longer holds: start and end."""
-    first = ends[0]
+    first = finishes[0]
     path = [state.value for state in (first.via, first.state) if state is not None]
     ended_as = None if first.status == first.state else first.status
     starts = [
@@ -159,7 +161,7 @@ def _told(rows: Sequence[Row[Any]], ends: Sequence[Finish], now_ms: int) -> list
             ended_as,
             end.took_ms,
         )
-        for row, end in zip(rows, ends, strict=True)
+        for row, end in zip(rows, finishes, strict=True)
         for step, state in enumerate(path, 1)
     ]
 
