@@ -19,14 +19,18 @@ B = TypeVar("B")
 
 
 def overlapping(
-    store: SqlStore, first: Callable[[Db], A], second: Callable[[Db], B]
+    store: SqlStore,
+    first: Callable[[Db], A],
+    second: Callable[[Db], B],
+    look: Callable[[], None] = lambda: None,
 ) -> tuple[A, B]:
-    """Run one verb, then another until it waits or ends, then commit the first."""
+    """Run one verb, then another until it waits or ends; then look, and commit the first."""
     with ThreadPoolExecutor(1) as threads:
         with store._engine.begin() as connection:
             answer = first(store._db(connection))
             other = threads.submit(store._in_transaction, second)
             _until_it_waits(store, other)
+            look()
         return answer, other.result(WAIT_LIMIT_S)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.engine.jobs.moves import ask_to_stop, get, get_many, move, put
+from duly.engine.jobs.moves import ask_to_stop, get, get_many, hold_markers, move, put
 from duly.engine.kinds import (
     ENDED,
     EXPIRED_KEYS,
@@ -236,7 +236,9 @@ def finish(tx: Tx, finishes: Sequence[Finish]) -> list[JobId]:
     """Store how attempts ended; return the ids whose fence was void."""
     for each in finishes:
         check_finish(each)
-    ledger.hold_of_jobs(tx, list(get_many(tx, [each.job_id for each in finishes]).values()))
+    jobs = list(get_many(tx, [each.job_id for each in finishes]).values())
+    ledger.hold_of_jobs(tx, jobs)
+    hold_markers(tx, jobs)
     void: list[JobId] = []
     for each in finishes:
         job = held(tx, each.job_id, each.fence)
@@ -344,8 +346,9 @@ def release_expired(tx: Tx, limit: int = MAX_SWEEP) -> int:
     found = get_many(tx, [str(key[0]) for key in keys])
     lost = [job for job in found.values() if is_lost(job, tx.now_ms)]
     ledger.hold_of_jobs(tx, lost)
-    for job in lost:
-        loss = decide_loss(job)
+    losses = [(job, decide_loss(job)) for job in lost]
+    hold_markers(tx, [job for job, loss in losses if loss.path[-1] in FINAL])
+    for job, loss in losses:
         move(
             tx,
             job,

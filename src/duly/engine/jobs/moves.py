@@ -6,7 +6,7 @@ ledger, and releases the running marker when its job ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -88,6 +88,19 @@ def give_back(tx: Tx, job: Job) -> None:
     marker = tx.get(MARKER, schedule_id)
     if marker is not None and marker.job_id == job.id:
         pass_on(tx, schedule_id)
+
+
+def hold_markers(tx: Tx, jobs: Iterable[Job]) -> None:
+    """Hold the markers that are released when these jobs end, in the order of their schedules.
+
+    A transaction that ends several jobs calls this first: one after another, they would be held in
+    the order of the jobs, and two transactions could deadlock.
+    """
+    own = {job.id: job.schedule_id for job in jobs if job.turn is not None and job.schedule_id}
+    schedules = sorted({schedule_id for schedule_id in own.values() if schedule_id is not None})
+    if len(schedules) > 1:
+        seen = tx.peek_many(MARKER, [(schedule_id,) for schedule_id in schedules])
+        tx.get_many(MARKER, [key for key, marker in seen.items() if marker.job_id in own])
 
 
 def pass_on(tx: Tx, schedule_id: str) -> None:

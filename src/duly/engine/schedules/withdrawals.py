@@ -6,23 +6,22 @@ and the jobs and occurrences that it withdraws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from duly.engine.jobs.moves import move
+from duly.engine.jobs.moves import hold_markers, move
 from duly.engine.kinds import (
     MARKER,
     OCCURRENCE,
     SCHEDULE_EVENTS,
     UNBEGUN,
     UNPOSTED,
-    StoredJob,
     StoredOccurrence,
 )
 from duly.engine.schedules import ledger
-from duly.engine.transaction import PAGE, Key, Tx
+from duly.engine.transaction import PAGE, Tx
 from duly.model.jobs import Job, JobState
 from duly.model.ledger import Occurrence, OccurrenceState
 from duly.model.plans import PAUSED
@@ -55,7 +54,7 @@ def unbegun_of(tx: Tx, schedules: Iterable[Schedule]) -> dict[ScheduleId, Unbegu
     ledger.hold_of_jobs(tx, [item.job for items in jobs.values() for item in items])
     posted = [(each.id,) for each in found if each.definition.hand_over == "http"]
     posts = tx.members_many(UNPOSTED, posted)
-    _hold_markers(tx, jobs)
+    hold_markers(tx, [item.job for items in jobs.values() for item in items])
     return {
         each.id: Unbegun(
             [
@@ -67,13 +66,6 @@ def unbegun_of(tx: Tx, schedules: Iterable[Schedule]) -> dict[ScheduleId, Unbegu
         )
         for each in found
     }
-
-
-def _hold_markers(tx: Tx, jobs: Mapping[Key, Sequence[StoredJob]]) -> None:
-    """Hold the markers that are released when these jobs end, in one read."""
-    ids = {item.job.id for items in jobs.values() for item in items}
-    seen = tx.peek_many(MARKER, jobs)
-    tx.get_many(MARKER, [key for key, marker in seen.items() if marker.job_id in ids])
 
 
 def admitted(tx: Tx, unbegun: Unbegun) -> dict[int, str | None]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from duly.engine.jobs.jobs import cancel_job
+from duly.engine.jobs.moves import hold_markers
 from duly.engine.kinds import (
     AUDIT,
     DOCUMENT,
@@ -192,6 +193,7 @@ def _jobs(tx: Tx, owner: Owner, since: Key, limit: int) -> Done:
     tx.get_many(IDEMPOTENCY_KEY, [_key_of(job) for job in own if job.key is not None])
     held = [item.job for item in tx.get_many(JOB, [(job.id,) for job in own]).values()]
     ledger.hold_of_jobs(tx, held)
+    hold_markers(tx, [job for job in held if job.state not in FINAL])
     erased = Erased(events=events)
     for job in held:
         erased += _remove_job(tx, job)

@@ -113,8 +113,12 @@ class Dialect(Hashable, Protocol):
         The rows are locked; `versions` was read after locking.
         """
 
-    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
-        """Give jobs the running markers of schedules; return schedules whose marker was taken."""
+    def add_markers(self, db: Db, jobs: Mapping[str, str], others: Iterable[str] = ()) -> list[str]:
+        """Give jobs the running markers of schedules; return schedules whose marker was taken.
+
+        Existing markers of these schedules and of `others` are locked first, in the order of the
+        schedules' ids: the engine, too, locks markers before it adds any.
+        """
 
     def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
         """Store new jobs and their events; return the ids and states of those that were new."""

@@ -358,9 +358,15 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     newest_first = finishes[::-1]
     first_words = dict(zip(map(_lease, newest_first), newest_first, strict=True))
     shapes = _by_shape(first_words.values())
+    if len(shapes) > 1:
+        _hold(db, [each.job_id for each in first_words.values()])
+    ended: list[tuple[str | None, str]] = []
     for alike in shapes:
         check_finish(alike[0])
-        void.update(_end(db, alike))
+        refused_here, released = _end(db, alike)
+        void.update(refused_here)
+        ended += released
+    overlap.give_back(db, ended)
     if any(alike[0].state not in FINAL for alike in shapes):
         db.dialect.tell(db, {"queue:*"})  # the jobs wait again
     if not void and len(first_words) == len(finishes):
@@ -374,16 +380,25 @@ def finish(db: Db, finishes: Sequence[Finish]) -> list[JobId]:
     return refused
 
 
-def _end(db: Db, alike: Sequence[Finish]) -> set[Lease]:
-    """Store results of one shape and update the ledger; return the leases that were void."""
-    void = set(db.dialect.end_jobs(db, alike))
+def _hold(db: Db, ids: Sequence[str]) -> None:
+    """Lock jobs in the order of their ids, as renewals do; several statements would mix it."""
+    if not db.dialect.has_one_writer:
+        db.run("SELECT id FROM {p}jobs WHERE id IN :ids ORDER BY id {lock}", ids=sorted(ids)).all()
+
+
+def _end(db: Db, alike: Sequence[Finish]) -> tuple[set[Lease], list[tuple[str | None, str]]]:
+    """Store results of one shape and update the ledger.
+
+    Return the leases that were void, and the ended jobs as (schedule id, job id).
+    """
+    void = set(db.dialect.end_jobs(db, sorted(alike, key=_lease)))
     planned = [each for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
         ids = [each.job_id for each in planned]
         ledger.follow_jobs(db, ids, alike[0].state, alike[0].status)
-    if alike[0].state in FINAL:
-        overlap.give_back(db, [(each.schedule_id, each.job_id) for each in planned])
-    return void
+    if alike[0].state not in FINAL:
+        return void, []
+    return void, [(each.schedule_id, each.job_id) for each in planned]
 
 
 def _finish_others(db: Db, left: Sequence[Finish]) -> set[Lease]:

@@ -136,6 +136,7 @@ def _asking(db: Db, jobs: Sequence[NewJob]) -> list[NewJob]:
     alone = {job.schedule_id or "": job for job in due if many[job.schedule_id] == 1}
     # All callers take markers in the order of schedule ids, which prevents deadlocks.
     wanted = {each: alone[each].id for each in sorted(alone)}
-    held = db.dialect.add_markers(db, wanted) if wanted else []
     others = [job for job in due if many[job.schedule_id] > 1]
+    decided = {job.schedule_id or "" for job in others}
+    held = db.dialect.add_markers(db, wanted, decided) if wanted else []
     return [*others, *(alone[each] for each in held)]

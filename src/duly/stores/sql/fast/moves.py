@@ -56,7 +56,7 @@ def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
     groups = Counter(row.schedule_id for row in due if _is_planned(row))
     now_ms = db.now_ms()
     others = [row.id for row in due if _is_planned(row) and groups[row.schedule_id] > 1]
-    asking = {}
+    asking: dict[str, str] = {}
     for row in due:
         if _is_planned(row) and groups[row.schedule_id] == 1:
             if row.run_at_ms < now_ms - policies_or_usual(row.policies).grace_ms:
@@ -64,7 +64,10 @@ def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
             elif row.turn is not None:
                 asking[row.schedule_id] = row.id
     # All callers take markers in the order of schedule ids, which prevents deadlocks.
-    held = set(db.dialect.add_markers(db, dict(sorted(asking.items())))) if asking else set()
+    held: set[str] = set()
+    if asking:
+        decided = {row.schedule_id for row in due if _is_planned(row)} - asking.keys()
+        held = set(db.dialect.add_markers(db, dict(sorted(asking.items())), decided))
     others += [asking[schedule_id] for schedule_id in held]
     left = set(others)
     plain = [row.id for row in due if row.id not in left]

@@ -196,7 +196,7 @@ class PostgresqlDialect:
         )
         assert moved.rowcount == len(numbers), "a row has another version than when it was locked"
 
-    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+    def add_markers(self, db: Db, jobs: Mapping[str, str], others: Iterable[str] = ()) -> list[str]:
         """Insert the markers from two arrays; return schedules whose marker was taken."""
         wanted = (
             "unnest((SELECT CAST(:schedule_ids AS text[])), (SELECT CAST(:job_ids AS text[]))) "
@@ -207,18 +207,24 @@ class PostgresqlDialect:
             "job_ids": texts_array(list(jobs.values())),
         }
         added = db.run(
+            # Counted, so that all are locked before the first is inserted.
+            "WITH held AS MATERIALIZED (SELECT schedule_id FROM {p}running "
+            "WHERE schedule_id = ANY(CAST(:all_ids AS text[])) ORDER BY schedule_id {lock}) "
             "INSERT INTO {p}running (schedule_id, job_id, since_ms) SELECT schedule_id, job_id, "
-            f"{{now}} FROM {wanted} ON CONFLICT (schedule_id) DO NOTHING",
+            f"{{now}} FROM {wanted} WHERE (SELECT count(*) FROM held) >= 0 "
+            "AND NOT EXISTS (SELECT FROM held WHERE held.schedule_id = r.schedule_id) "
+            "ON CONFLICT (schedule_id) DO NOTHING",
+            all_ids=texts_array(sorted({*jobs, *others})),
             **arrays,
         )
         if added.rowcount == len(jobs):
             return []
-        others = db.run(
+        taken = db.run(
             f"SELECT r.schedule_id FROM {wanted} LEFT JOIN {{p}}running m "
             "ON m.schedule_id = r.schedule_id WHERE m.job_id IS DISTINCT FROM r.job_id",
             **arrays,
         )
-        return list(others.scalars())
+        return list(taken.scalars())
 
     def estimate_line(self, db: Db) -> int:
         """Return the number of queued jobs according to the server's statistics."""

@@ -193,7 +193,12 @@ class SqliteDialect:
         values = zip(moves.nominal_ms, moves.run_at_ms, moves.runs_left, numbers, strict=True)
         db.connection.exec_driver_sql(statement, list(values))
 
-    def add_markers(self, db: Db, jobs: Mapping[str, str]) -> list[str]:
+    def add_markers(
+        self,
+        db: Db,
+        jobs: Mapping[str, str],
+        others: Iterable[str] = (),  # noqa: ARG002 - there is one writer
+    ) -> list[str]:
         """Insert the markers from a JSON object; return schedules whose marker was taken."""
         added = db.run(
             "INSERT INTO {p}running (schedule_id, job_id, since_ms) "
