@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all planted docs screenshots test-faults test-dispatch test-deep soak sim test-tools check format bench-triggers bench-index bench-jobs bench-scheduler bench-planners bench-dispatch bench-dashboard bench-compare lock clean
+.PHONY: help setup demo test test-all planted docs screenshots test-faults test-dispatch test-deep soak sim test-tools check language format bench-triggers bench-index bench-jobs bench-scheduler bench-planners bench-dispatch bench-dashboard bench-compare lock clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ check: setup ## Format, lint, types, import layers, tidy: what a merge must pass
 	@echo "check: types"; $(BIN)/mypy --no-error-summary $(wildcard src tests tools benchmarks examples)
 	@echo "check: layers"; $(BIN)/lint-imports --no-logo >$(VENV)/.layers 2>&1 || { cat $(VENV)/.layers; exit 1; }
 	@echo "check: tidy"; $(BIN)/python -m pytest -q --no-header tests/test_tidy.py
+
+language: setup ## List wording that may not be plain English; advice only, paths through ARGS="..."
+	@$(BIN)/python -m tools.language $(ARGS)
 
 format: setup ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --quiet --fix . || true

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real servers, and the table of what each backend passed."""
+"""Fixtures for all tests: database servers, and the conformance results by backend."""
 
 import asyncio
 import os
@@ -18,19 +18,19 @@ from tests.missing import missing_tool
 from tests.servers import NO_SERVER, URL_VARIABLE, PostgresServer, find_binaries, shared_server
 
 __all__ = ["pytest_terminal_summary"]
-"""A hook of tests/conformance: where tests run in workers, only this file is read outside."""
+"""A hook of tests/conformance. With xdist, the controller process reads only this file."""
 
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of this test run share, and no other run."""
+    """Return a folder shared by all workers of this test run, and by no other run."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
 def postgres_server(run_folder: Path) -> Iterator[PostgresServer]:
-    """A real server: the one named in the environment, else one started for this run."""
+    """Yield the server named in the environment, else one started for this run."""
     named, binaries = os.environ.get(URL_VARIABLE), find_binaries()
     if named:
         yield PostgresServer(named)
@@ -43,7 +43,7 @@ def postgres_server(run_folder: Path) -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with the schema in it, to be copied: that is cheaper than to make it anew."""
+    """Return a database file with the schema. Copying it is cheaper than creating each one."""
     file = tmp_path_factory.mktemp("made") / "made.db"
     asyncio.run(open_store(f"sqlite:///{file}").close())
     return file
@@ -53,33 +53,33 @@ def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def close_engines() -> Iterator[None]:
     """Close the connections of stores that a test left open.
 
-    Python 3.13 warns when such a connection is collected, which is some time later, in another
-    test.
+    Python 3.13 warns when an open connection is garbage-collected, which may happen during a
+    later test.
     """
     stores: list[Transactions] = []
     begin = Transactions.__init__
 
-    def noted(self: Transactions, dialect: Dialect, url: URL, *rest: Any, **named: Any) -> None:
+    def recorded(self: Transactions, dialect: Dialect, url: URL, *rest: Any, **named: Any) -> None:
         stores.append(self)
         begin(self, dialect, url, *rest, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transactions, "__init__", noted)
+        patch.setattr(Transactions, "__init__", recorded)
         yield
     for store in stores:
-        if hasattr(store, "_engine"):  # The constructor may have failed before.
+        if hasattr(store, "_engine"):  # False if the constructor failed.
             store._engine.dispose()
 
 
 @pytest.fixture
 def sqlite_url(sqlite_file: Path, tmp_path: Path) -> str:
-    """A database of its own with nothing in its tables."""
+    """Return the URL of an empty SQLite database with the schema."""
     return f"sqlite:///{shutil.copy(sqlite_file, tmp_path / 'duly.db')}"
 
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """An empty database of its own."""
+    """Yield the URL of an empty PostgreSQL database without a schema."""
     url = postgres_server.create()
     yield url
     postgres_server.drop(url)

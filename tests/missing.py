@@ -1,7 +1,7 @@
 """Report a tool that a test needs and this machine does not have.
 
-Outside of CI the test is skipped with the reason. In CI (`CI=true`) it fails: there every tool
-can be installed, and a skip would hide that nothing was checked.
+Outside CI the test is skipped with the reason. In CI (`CI=true`) it fails: every tool can be
+installed there, and a skip would hide that nothing was checked.
 """
 
 import os

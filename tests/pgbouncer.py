@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode for tests: an ordinary process in front of the test server."""
+"""Run PgBouncer in transaction mode in front of the test server."""
 
 import contextlib
 import os
@@ -35,13 +35,13 @@ pidfile = {folder}/pid
 
 
 def find_pooler() -> str | None:
-    """Where the program is; Debian puts it where only root looks."""
+    """Return the path of pgbouncer. Debian installs it in /usr/sbin, which may not be on PATH."""
     return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 
 
 @contextlib.contextmanager
 def pooled_url(url: str, program: str) -> Iterator[str]:
-    """The same database through a pooler, until the end of the block."""
+    """Yield the URL of the same database through a pooler that stops at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="duly-pgbouncer-"))
     try:
         for attempt in range(START_ATTEMPTS):

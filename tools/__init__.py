@@ -1,1 +1,1 @@
-"""What makes the documents: the parts of pages that come from the code, and the site."""
+"""Tools to build the documentation: the generated parts of pages, and the site."""

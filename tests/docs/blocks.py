@@ -1,7 +1,7 @@
-"""Documents taken apart: fenced blocks, and the commands of console blocks.
+"""Parse documents into fenced blocks, and console blocks into commands.
 
-What a reader does not see stands in a comment before a block: `<!-- not run: reason -->`, or
-`<!-- file: name -->`, when the block is the content of a file that later ones use.
+A comment before a block, which readers do not see, can be `<!-- not run: reason -->`, or
+`<!-- file: name -->` when the block is the content of a file that later blocks use.
 """
 
 import re
@@ -19,7 +19,7 @@ SHELL_LANGUAGES = {"", "bash", "console", "sh", "shell"}
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: language, code, the line its code starts at, and what was said of it."""
+    """A fenced block: language, code, the line its code starts at, and what the comment says."""
 
     language: str
     code: str
@@ -31,13 +31,13 @@ class Block:
 
     @property
     def is_output(self) -> bool:
-        """Whether it shows what the block before it prints."""
+        """Return whether the block shows the output of the block before it."""
         return self.language == "text" and self.before == "prints"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One `$ …` of a console block with the output and exit status that the document shows."""
+    """A `$ …` command of a console block with the output and exit status shown for it."""
 
     text: str
     line: int
@@ -46,7 +46,7 @@ class Command:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Every fenced block in order; an unclosed fence is an error of the document."""
+    """Yield the fenced blocks in order. An unclosed fence fails the test."""
     opened: re.Match[str] | None = None
     start, lines, before = 0, list[str](), ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -54,13 +54,13 @@ def blocks(text: str) -> Iterator[Block]:
         if opened is None and match:
             opened, start, lines = match, number + 1, []
         elif opened and match and not match[3] and match[2].startswith(opened[2]):
-            said = FILE.search(before)
+            file = FILE.search(before)
             yield Block(
                 opened[3],
                 "\n".join(lines) + "\n",
                 start,
                 not_run=_reason(before, start),
-                file=said[1] if said else None,
+                file=file[1] if file else None,
                 before=before.strip(),
             )
             opened, before = None, ""
@@ -73,7 +73,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def commands(block: Block) -> list[Command]:
-    """The commands of a console block."""
+    """Return the commands of a console block."""
     found: list[Command] = []
     lines = list(enumerate(block.code.splitlines(), start=block.line))
     while lines:

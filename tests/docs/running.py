@@ -1,7 +1,8 @@
-"""Documents run as a reader would: files are written, Python is run, commands print what is shown.
+"""Run documents as a reader would: write the files, run the Python, compare the output of commands.
 
-In a console block `...` stands for any text, and the lines `$ echo $?` and a number state an exit
-status other than 0. Commands that serve go on until the document ends; then they must stop with 0.
+In a console block `...` matches any text, and `$ echo $?` followed by a number states an exit
+status other than 0. Commands that serve run until the end of the document, and must then exit
+with 0.
 """
 
 import contextlib
@@ -21,15 +22,15 @@ from tests.docs.serving import Served
 
 RUN = ("duly ", "python -c ", "python ")
 SERVE = ("duly planner ", "duly run ", "duly serve ", "duly worker ")
-# Commands a reader runs that are checked elsewhere, or change the machine.
-LEFT_ALONE = ("apt-get ", "cd ", "git ", "make", "pip install ", "source ")
+# Commands that are tested elsewhere, or that change the machine.
+SKIPPED_COMMANDS = ("apt-get ", "cd ", "git ", "make", "pip install ", "source ")
 COMMAND_SECONDS_MAX = 60
-# Of old SQLite versions alone, so no document shows it.
+# A warning that only old SQLite versions cause, so no document shows it.
 REMARK = re.compile(r"^.*sqlite \S+ can lose data when a checkpoint.*\n", re.MULTILINE)
 
 
 def run_document(text: str, path: str, folder: Path) -> None:
-    """Every block in its order, in one namespace and one folder."""
+    """Run the blocks of a document in order, in one namespace and one folder."""
     namespace: dict[str, object] = {"__name__": "documents"}
     printed = ""
     with contextlib.ExitStack() as serving:
@@ -48,7 +49,7 @@ def run_document(text: str, path: str, folder: Path) -> None:
 
 
 def run_python(block: Block, namespace: dict[str, object], path: str) -> str:
-    """Run a block; gives what it printed."""
+    """Run a Python block and return what it printed."""
     if ">>> " not in block.code:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             # Leading newlines make a traceback show the line of the document.
@@ -65,8 +66,8 @@ def run_python(block: Block, namespace: dict[str, object], path: str) -> str:
 
 
 def run_command(command: Command, folder: Path, serving: contextlib.ExitStack) -> None:
-    """Run a command; one that serves is waited for until it has said what is shown."""
-    if command.text.startswith(LEFT_ALONE):
+    """Run a command. For a command that serves, wait until it has printed the lines shown."""
+    if command.text.startswith(SKIPPED_COMMANDS):
         return
     where = f"line {command.line}: $ {command.text}"
     if not command.text.startswith(RUN):
@@ -92,7 +93,7 @@ def run_command(command: Command, folder: Path, serving: contextlib.ExitStack) -
 
 @contextlib.contextmanager
 def started(text: str, folder: Path) -> Iterator[Served]:
-    """A command that serves, on a port of its own: several documents may run at once."""
+    """Start a command that serves, on a free port because documents may run in parallel."""
     serves_http = not text.startswith(("duly planner ", "duly worker ")) and "--port" not in text
     served = Served(f"{text} --port 0" if serves_http else text, folder, environment(folder))
     try:
@@ -103,7 +104,7 @@ def started(text: str, folder: Path) -> Iterator[Served]:
 
 
 def assert_shown(expected: str, printed: str, where: str) -> None:
-    """What a document shows is what was printed."""
+    """Assert that the output matches what the document shows."""
     matches = doctest.OutputChecker().check_output(
         _trimmed(expected), _trimmed(REMARK.sub("", printed)), doctest.ELLIPSIS
     )
@@ -111,7 +112,7 @@ def assert_shown(expected: str, printed: str, where: str) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a reader's terminal would have, and nothing of this process's own settings."""
+    """Return the environment of a reader's terminal, without the settings of this process."""
     return {
         "COLUMNS": "100",
         "HOME": str(folder),

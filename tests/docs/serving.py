@@ -1,4 +1,4 @@
-"""A command that serves, watched by what it says."""
+"""Run a command that serves, and wait for lines of its output."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ STOP_SECONDS_MAX = 60
 
 
 class Served:
-    """A process in the background; its lines are kept as they come."""
+    """A process in the background, with its output so far."""
 
     def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
         self._lines: list[str] = []
@@ -31,26 +31,26 @@ class Served:
 
     @property
     def text(self) -> str:
-        """What it said so far."""
+        """Return the output so far."""
         with self._changed:
             return "".join(self._lines)
 
     def wait_for(self, shown: Sequence[str], where: str) -> None:
-        """Until every line has been said, in any order; `...` stands for any text."""
+        """Wait until every line has been printed, in any order; `...` matches any text."""
         wanted = [_pattern(line) for line in shown if line.strip(". ")]
 
-        def said() -> bool:
+        def is_done() -> bool:
             found = "".join(self._lines)
             return self._has_ended or all(pattern.search(found) for pattern in wanted)
 
         with self._changed:
-            self._changed.wait_for(said, SECONDS_MAX)
+            self._changed.wait_for(is_done, SECONDS_MAX)
             found = "".join(self._lines)
         missing = [pattern.pattern for pattern in wanted if not pattern.search(found)]
-        assert not missing, f"{where}\nnever said: {missing}\nbut:\n{found}"
+        assert not missing, f"{where}\nnot printed: {missing}\noutput:\n{found}"
 
     def stop(self) -> int:
-        """Ask it to end, and wait; gives its exit status."""
+        """Stop the process and return its exit status."""
         if self._running.poll() is None:
             self._running.send_signal(signal.SIGTERM)
         try:
@@ -73,6 +73,6 @@ class Served:
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """The port is another one here than the one that a reader gets."""
+    """Return the pattern of a line; the port may differ from the one in the document."""
     words = re.sub(r"(?<=127\.0\.0\.1:)8787\b", "...", line)
     return re.compile("^" + ".*".join(map(re.escape, words.split("..."))) + " *$", re.MULTILINE)

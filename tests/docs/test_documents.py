@@ -1,4 +1,4 @@
-"""The documents as a test: their Python runs, and their commands print what they show.
+"""Tests of the documents: their Python runs, and their commands print what is shown.
 
 A block preceded by `<!-- not run: reason -->` is reported as a skip with that reason.
 """

@@ -1,7 +1,7 @@
-"""The front page: each of its commands is run, or stands here with the reason why not.
+"""Tests of README.md: each command is run, or is listed here with the reason why not.
 
-Its Python, and commands of `duly` and `python`, are run with all documents, in a folder of their
-own; what is run here are those that need the repository.
+test_documents.py runs its Python and its `duly` and `python` commands in an empty folder. This
+file runs the commands that need the repository.
 """
 
 import os
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 LINES_MAX = 200
 RUN_HERE = {"make demo": "/readyz answers 200; everything is stopped now"}
-"""Command: what it says at its end, when all went well."""
+"""By command, a line of its output on success."""
 NOT_RUN = {
     "git clone <this repository> && cd duly": "the place is the reader's, and this is a clone",
     "make test": "it runs this test",
@@ -26,7 +26,7 @@ NOT_RUN = {
 
 
 def shown() -> list[str]:
-    """Every command of every shell block of the page."""
+    """Return the commands of all shell blocks of the page."""
     return [
         command.text
         for block in blocks(README.read_text())
@@ -49,7 +49,7 @@ def test_no_block_is_left_out() -> None:
 @pytest.mark.parametrize("command", RUN_HERE)
 def test_commands_of_the_repository(command: str) -> None:
     done = subprocess.run(
-        # The environment that runs this test is the one that a reader would have made by now.
+        # Use the environment of this test in place of the one that `make setup` would create.
         [*command.split(), "--assume-old=.venv/.installed", f"BIN={Path(sys.executable).parent}"],
         cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1"},

@@ -1,4 +1,4 @@
-"""Pages that are made from the code say what the code says, and say it of everything."""
+"""Tests of the generated reference pages: up to date with the code, and complete."""
 
 import inspect
 import re
@@ -63,15 +63,15 @@ def test_every_option_has_a_meaning(kind: type) -> None:
 
 
 def test_every_class_of_options_is_on_the_page() -> None:
-    """Those that code may pass are frozen dataclasses named Options, Limits or Retention."""
+    """Option classes are recognized by their names: they end in Options or Retention."""
     found = set()
     for path in sorted((ROOT / "src/duly").rglob("*.py")):
         if "testing" not in path.parts:
             found |= set(
                 re.findall(r"^class (\w*(?:Options|Retention))[:(]", path.read_text(), re.M)
             )
-    # What is said of one job or schedule is in the guides, with its calls.
-    # RunOptions are what a job takes of ActionOptions.
+    # The options of one job or one schedule are in the guides, with the calls that take them.
+    # RunOptions are the part of ActionOptions that a job takes.
     of_calls = {"CollectionOptions", "JobOptions", "RunOptions", "ScheduleOptions", "StaticOptions"}
     assert {kind.__name__ for kind, _ in OPTIONS} >= found - of_calls
 

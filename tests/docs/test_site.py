@@ -1,4 +1,4 @@
-"""The documents as a site: every page is in it, every link holds, nothing is fetched elsewhere."""
+"""Tests of the documentation site: complete, no broken links, no requests to other hosts."""
 
 import re
 import shutil
@@ -21,19 +21,19 @@ ELSEWHERE = re.compile(r"^(?:[a-z]+:)?//", re.IGNORECASE)
 
 
 class Fetches(HTMLParser):
-    """Everything that a page loads, without a click."""
+    """Collect the addresses that a page loads without a click."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {name: value or "" for name, value in attrs}
-        self.found += [value for name, value in said.items() if name in FETCHING]
-        # A canonical address is said, not fetched.
-        if tag == "link" and said.get("rel") != "canonical":
-            self.found.append(said.get("href", ""))
-        self.found += re.findall(r"url\(['\"]?([^'\")]+)", said.get("style", ""))
+        attributes = {name: value or "" for name, value in attrs}
+        self.found += [value for name, value in attributes.items() if name in FETCHING]
+        # Browsers do not fetch a canonical address.
+        if tag == "link" and attributes.get("rel") != "canonical":
+            self.found.append(attributes.get("href", ""))
+        self.found += re.findall(r"url\(['\"]?([^'\")]+)", attributes.get("style", ""))
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of what the site is made from, to be spoiled."""
+    """Return a copy of the sources of the site, for tests that break it."""
     folder = tmp_path / "copy"
     folder.mkdir()
     for name in [*SOURCES, *linked_files(ROOT)]:
@@ -101,8 +101,8 @@ def test_examples_are_in_the_site(site: Path) -> None:
     assert (site / "repository/examples/fastapi_app/fastapi_app.py.txt").is_file()
 
 
-def test_a_copy_is_as_good(copy: Path, tmp_path: Path) -> None:
-    """So that what is refused below is refused for what was spoiled."""
+def test_an_unchanged_copy_builds(copy: Path, tmp_path: Path) -> None:
+    """The unchanged copy builds, so the next test fails because of what it breaks."""
     done = build(copy, tmp_path / "site")
     assert done.returncode == 0, done.stderr
 
@@ -148,7 +148,7 @@ lines](guides/flows.md) ![b](images/b.png) [c](../tests) [d](https://example.org
 [g](../examples/a.py)"""
 
 
-def test_links_are_written_anew() -> None:
+def test_links_are_rewritten() -> None:
     assert relinked(LINKED, "docs/start.md", lambda path: path == "tests") == (
         "[a](repository/ARCHITECTURE.md#layers) `[no](../x.md)` [two\n"
         "lines](guides/flows.md) ![b](images/b.png) c [d](https://example.org) [e](#here)\n"

@@ -15,7 +15,7 @@ from duly.model.schedules import Schedule
 from duly.stores import open_store
 from duly.stores.port import Store
 from tests.integration import crashes
-from tests.property.beside import check_beside
+from tests.property.derived_rows import check_derived_rows
 
 ROOT = Path(__file__).parent.parent.parent
 MOST_STEPS = 40
@@ -75,7 +75,7 @@ async def _state(url: str) -> str:
     """Which of the legal states the database is in; anything else fails."""
     store = open_store(url)
     schedule, triggers, health = await _look(store)
-    check_beside(store)
+    check_derived_rows(store)
     await store.close()
     assert health.missing == 0
     if schedule is None:
@@ -118,7 +118,7 @@ def test_killed_writer_leaves_all_or_nothing(
 async def _claim_again(url: str) -> list[Claimed]:
     store = open_store(url)
     claimed = await store.claim_due(crashes.LONG_AGO_MS)
-    check_beside(store)
+    check_derived_rows(store)
     await store.close()
     return claimed
 

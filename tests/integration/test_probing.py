@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from duly.cli import main
-from tests.leaks.office import SECRETS
+from tests.leaks.application import SECRETS
 from tests.leaks.product import APP, Process
 
 BANNER = "duly: probes and metrics at "

@@ -27,7 +27,7 @@ from duly.stores.sql.opening import dialect_of
 from duly.stores.sql.schema.migrate import migrations, record_statement
 from duly.stores.sql.schema.tables import SCHEMA_VERSION, make_tables
 from duly.triggers import Trigger, cron
-from tests.property.beside import check_beside
+from tests.property.derived_rows import check_derived_rows
 from tests.servers import PostgresServer
 
 
@@ -199,7 +199,7 @@ def test_jobs_of_every_state_find_their_places(pair: Pair) -> None:
     engine.dispose()
     upgrade_schema(pair.old)
     store = open_store(pair.old)
-    check_beside(store)
+    check_derived_rows(store)
     asyncio.run(store.close())
 
 

@@ -1,1 +1,1 @@
-"""Secrets planted all over a running product, and every place where somebody could read them."""
+"""Plant secrets everywhere in a running application, and look for them in all its outputs."""

@@ -1,4 +1,4 @@
-"""The product as operators run it: commands in processes of their own, each line of them kept."""
+"""Run `duly` commands as operators do, in processes of their own, and record their output."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from duly.web.operators.accounts import hash_password
-from tests.leaks.office import SECRETS, URL_VARIABLE
+from tests.leaks.application import SECRETS, URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]
-APP = "tests.leaks.office:app"
+APP = "tests.leaks.application:app"
 LIMIT_S = 30
 DULY = (sys.executable, "-c", "from duly.cli import main; main()")
 
 
 class Process:
-    """One `duly`; its lines can be waited for."""
+    """A running `duly` command with its output so far."""
 
     def __init__(self, words: tuple[str, ...], url: str) -> None:
         self.lines: list[str] = []
@@ -45,7 +45,7 @@ class Process:
         self.end()
 
     def end(self) -> int:
-        """Stop it as an operator does, and wait until its last line is read."""
+        """Stop it with SIGTERM, wait until its last line is read, and return its exit status."""
         if self.popen.poll() is None:
             self.popen.terminate()
         try:
@@ -58,17 +58,17 @@ class Process:
         return self.popen.returncode
 
     def until(self, fits: Callable[[list[str]], Any]) -> Any:
-        """Wait until its lines fit; gives what fitted."""
+        """Wait until `fits(lines)` is true, and return its result."""
         with self._changed:
             assert self._changed.wait_for(lambda: fits(self.lines), LIMIT_S), self.tail()
             return fits(self.lines)
 
     def until_attempts(self, ends: set[tuple[str, str]]) -> None:
-        """Wait until attempts of jobs, by (id, outcome), were told."""
+        """Wait until attempts with these (job id, outcome) pairs were logged."""
         self.until(lambda lines: ends <= attempts(lines))
 
     def tail(self) -> str:
-        """The last lines."""
+        """Return the last lines."""
         return "".join(self.lines[-30:])
 
     def _read(self) -> None:
@@ -80,13 +80,13 @@ class Process:
 
 
 def attempts(lines: list[str]) -> set[tuple[str, str]]:
-    """(job id, outcome) of the attempts that JSON lines tell."""
-    told = (json.loads(line) for line in lines if '"job.attempt"' in line)
-    return {(line["job_id"], line["outcome"]) for line in told}
+    """Return the (job id, outcome) pairs of the attempts in JSON log lines."""
+    logged = (json.loads(line) for line in lines if '"job.attempt"' in line)
+    return {(line["job_id"], line["outcome"]) for line in logged}
 
 
 def environment(url: str) -> dict[str, str]:
-    """What every process is told, secrets among it."""
+    """Return the environment of every process, which contains secrets."""
     hashed = hash_password(SECRETS["operator"])
     return {
         "PATH": os.environ["PATH"],
@@ -98,13 +98,13 @@ def environment(url: str) -> dict[str, str]:
         "DULY_SESSION_SECRET": SECRETS["session-secret"],
         "DULY_METRICS_TOKEN": SECRETS["metrics-token"],
         "DULY_DISPATCH_SECRETS": SECRETS["dispatch-secret"],
-        # Nobody answers there: what a tick says of that is looked at, too.
+        # Nothing listens there: the errors that a tick logs about it are checked too.
         "DULY_BASE_URL": "http://127.0.0.1:9",
     }
 
 
 def found_in(texts: dict[str, str]) -> list[tuple[str, str]]:
-    """Where which secret stands; the first few."""
+    """Return the first leaks as (place, name of the secret)."""
     leaks = [
         (where, name)
         for where, text in texts.items()

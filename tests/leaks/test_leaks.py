@@ -1,4 +1,4 @@
-"""No secret that was planted anywhere can be read anywhere, of real processes and databases."""
+"""Tests that no planted secret appears in any output, with real processes and databases."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import httpx
 import pytest
 from tools.reference.commands import commands as every_command
 
-from tests.leaks import looking
-from tests.leaks.office import SECRETS
+from tests.leaks import reads
+from tests.leaks.application import SECRETS
 from tests.leaks.product import APP, ROOT, Process, found_in
-from tests.leaks.story import DEBUG, SCHEDULES, Played, fill, play
+from tests.leaks.scenario import DEBUG, SCHEDULES, ScenarioOutcome, fill, play
 from tests.servers import PostgresServer
 
 BANNER = "duly: dashboard and API at "
 
 
 @dataclass
-class Watched:
-    """What was seen of the product while it ran, and after."""
+class Outputs:
+    """The outputs of the application while it ran, and after."""
 
     url: str
-    played: Played
+    outcome: ScenarioOutcome
     pages: dict[str, str]
     streams: dict[str, str]
     answers: dict[str, str]
@@ -35,83 +35,83 @@ class Watched:
     scope="module",
     params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)],
 )
-def seen(
+def outputs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Watched]:
-    """The whole story, told once for each kind of database."""
+) -> Iterator[Outputs]:
+    """Yield the outputs of one run of the scenario for each kind of database."""
     if request.param == "sqlite":
-        yield watch(f"sqlite:///{tmp_path_factory.mktemp('leaks')}/duly.db")
+        yield run_and_read(f"sqlite:///{tmp_path_factory.mktemp('leaks')}/duly.db")
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
     url = server.create()
-    yield watch(url)
+    yield run_and_read(url)
     server.drop(url)
 
 
-def watch(url: str) -> Watched:
-    """Run it and look at it."""
-    played = fill(url)
+def run_and_read(url: str) -> Outputs:
+    """Run the scenario and read all outputs."""
+    outcome = fill(url)
     words = ("run", APP, "--queue", "held", "--port", "0", "--drain", "0", "--log", "json", *DEBUG)
     with Process(words, url) as server:
         banner = server.until(lambda found: [each for each in found if each.startswith(BANNER)])
         base_url = banner[0].removeprefix(BANNER).strip()
-        lines = play(played, base_url, url)
+        lines = play(outcome, base_url, url)
         with httpx.Client(base_url=base_url, timeout=30) as client:
-            looking.sign_in(client)
-            looking.wish(client, "/job/retry", id=played.jobs["fail"])
-            looking.wish(client, "/job/retry", id="no-such-job")
-            job = f"/job?id={played.jobs['hold']}"
-            streams = {job: looking.stream(client, job, "half-way")}
-            pages = looking.crawl(client)
-            streams |= {page: looking.stream(client, page) for page in ("/", "/jobs", "/schedules")}
-            answers = played.answers | looking.api(base_url)
-            found = looking.probes(client)
+            reads.sign_in(client)
+            reads.submit(client, "/job/retry", id=outcome.jobs["fail"])
+            reads.submit(client, "/job/retry", id="no-such-job")
+            job = f"/job?id={outcome.jobs['hold']}"
+            streams = {job: reads.stream(client, job, "half-way")}
+            pages = reads.crawl(client)
+            streams |= {page: reads.stream(client, page) for page in ("/", "/jobs", "/schedules")}
+            answers = outcome.answers | reads.api(base_url)
+            found = reads.probes(client)
     lines["run"] = server.lines
-    return Watched(url, played, pages, streams, answers, found, lines)
+    return Outputs(url, outcome, pages, streams, answers, found, lines)
 
 
-def test_pages(seen: Watched) -> None:
-    for name, job_id in seen.played.jobs.items():
-        page = seen.pages[f"/job?id={job_id}"]
+def test_pages(outputs: Outputs) -> None:
+    for name, job_id in outputs.outcome.jobs.items():
+        page = outputs.pages[f"/job?id={job_id}"]
         assert "[redacted]" in page, name
-    whole = "".join(seen.pages.values())
+    whole = "".join(outputs.pages.values())
     for path in ("/queues", "/workers", "/locks", "/quarantine", "/audit", "/health"):
-        assert path in seen.pages
+        assert path in outputs.pages
     for name in SCHEDULES:
-        assert any("/schedule?" in path and f"name={name}" in path for path in seen.pages), name
-        assert any("/schedules/edit" in path and f"name={name}" in path for path in seen.pages)
+        assert any("/schedule?" in path and f"name={name}" in path for path in outputs.pages), name
+        assert any("/schedules/edit" in path and f"name={name}" in path for path in outputs.pages)
     for shown in ("was refused", "not yet with", "half-way", "logged in as", "job.retry"):
         assert shown in whole
-    assert found_in(seen.pages) == []
+    assert found_in(outputs.pages) == []
 
 
-def test_streams(seen: Watched) -> None:
-    (job, *_) = seen.streams
-    assert "half-way" in seen.streams[job]
-    assert all("event: parts" in text for text in seen.streams.values())
-    assert found_in(seen.streams) == []
+def test_streams(outputs: Outputs) -> None:
+    (job, *_) = outputs.streams
+    assert "half-way" in outputs.streams[job]
+    assert all("event: parts" in text for text in outputs.streams.values())
+    assert found_in(outputs.streams) == []
 
 
-def test_answers_of_the_api(seen: Watched) -> None:
-    own = seen.answers["GET /api/flows/work/my/schedules/own"]
+def test_answers_of_the_api(outputs: Outputs) -> None:
+    own = outputs.answers["GET /api/flows/work/my/schedules/own"]
     assert '"note":"own"' in own
-    assert '"failed"' in seen.answers["GET /api/flows/work/my/schedules/often/history"]
-    assert "accepted" in seen.answers["POST /api/flows/work/schedules/ada/daily/dispatch"]
+    assert '"failed"' in outputs.answers["GET /api/flows/work/my/schedules/often/history"]
+    assert "accepted" in outputs.answers["POST /api/flows/work/schedules/ada/daily/dispatch"]
     for place in ("work/schedules/ada/unheard", "rough/schedules/ada/unresolved"):
-        assert "raised" in seen.answers[f"POST /api/flows/{place}/dispatch"]
-    assert "raised" in seen.answers["POST /api/flows/rough/schedules/ada/computed/dispatch"]
-    assert "raised" in seen.answers["POST /api/flows/work/webhooks/broken"]
-    assert found_in(seen.answers) == []
+        assert "raised" in outputs.answers[f"POST /api/flows/{place}/dispatch"]
+    assert "raised" in outputs.answers["POST /api/flows/rough/schedules/ada/computed/dispatch"]
+    assert "raised" in outputs.answers["POST /api/flows/work/webhooks/broken"]
+    assert found_in(outputs.answers) == []
 
 
-def test_metrics_and_probes(seen: Watched) -> None:
-    assert 'duly_jobs{state="dead"}' in seen.probes["/metrics"]
-    assert '"status"' in seen.probes["/healthz"] + seen.probes["/readyz"]
-    assert found_in(seen.probes) == []
+def test_metrics_and_probes(outputs: Outputs) -> None:
+    assert 'duly_jobs{state="dead"}' in outputs.probes["/metrics"]
+    assert '"status"' in outputs.probes["/healthz"] + outputs.probes["/readyz"]
+    assert found_in(outputs.probes) == []
 
 
-def test_log_lines(seen: Watched) -> None:
-    texts = {name: "".join(lines) for name, lines in seen.lines.items()}
+def test_log_lines(outputs: Outputs) -> None:
+    texts = {name: "".join(lines) for name, lines in outputs.lines.items()}
     assert "was refused" in texts["worker"]
     assert "DEBUG" in texts["tick"]
     for event in (
@@ -125,15 +125,15 @@ def test_log_lines(seen: Watched) -> None:
     assert found_in(texts) == []
 
 
-def test_commands(seen: Watched) -> None:
+def test_commands(outputs: Outputs) -> None:
     known = {" ".join(path[1:]) for path, _ in every_command()}
     groups = {name.split()[0] for name in known if " " in name}
-    looked = set(looking.reading(seen.played))
-    unheard = known - looked - looking.WRITES - looking.NO_DATABASE - groups - {""}
-    assert unheard == set(), "say of a new command whether it reads"
-    printed = looking.commands(seen.played, seen.url, known)
+    reading = set(reads.reading_commands(outputs.outcome))
+    unlisted = known - reading - reads.WRITES - reads.NO_DATABASE - groups - {""}
+    assert unlisted == set(), "add new commands to reading_commands(), WRITES or NO_DATABASE"
+    printed = reads.commands(outputs.outcome, outputs.url, known)
     whole = "".join(printed.values())
-    for job_id in seen.played.jobs.values():
+    for job_id in outputs.outcome.jobs.values():
         assert job_id in whole
     for name in SCHEDULES:
         assert f"work/user:ada/{name}" in whole

@@ -1,4 +1,4 @@
-"""Plans of what a verb asks, on a database that is filled once for a module."""
+"""Record the query plans of a store verb, on a database that is filled once per module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = ("SELECT", "DELETE", "UPDATE", "INSERT", "WITH")
 def filled(
     request: pytest.FixtureRequest, folders: pytest.TempPathFactory, fill: Fill
 ) -> Iterator[str]:
-    """The body of a fixture: a database of the backend that is its parameter, filled and known."""
+    """Yield the URL of a filled and analysed database; the fixture's parameter is the backend."""
     if request.param == "sqlite":
         url = f"sqlite:///{folders.mktemp('plans')}/plans.db"
         asyncio.run(_fill(url, fill))
@@ -36,7 +36,7 @@ def filled(
     server.drop(url)
 
 
-# So many that nobody reads all of them to find one; they concern no job, count none, and lie ahead.
+# Completion markers of no jobs, in the future. There are so many that a scan would show in a plan.
 _MARKS = """
     INSERT INTO duly_job_marks (state, at_ms, jobs, ids)
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
@@ -57,14 +57,14 @@ async def _fill(url: str, fill: Fill) -> None:
 
 
 class Plans:
-    """Plans of the statements that name a table, asked for just before each runs."""
+    """The plans of the statements that name a table, explained just before each runs."""
 
     def __init__(self, engine: Engine, table: str = "duly_") -> None:
         self.found: list[str] = []
         self._table = table
         self._is_postgres = engine.dialect.name == "postgresql"
         if self._is_postgres:
-            # As behind a pooler, so that a missing index shows as what it is.
+            # Allow sequential scans, as behind a pooler, so that a missing index shows.
             engine.dispose()
             event.listen(engine, "connect", _allow_scans)
         event.listen(engine, "before_cursor_execute", self._explain)
@@ -82,7 +82,7 @@ class Plans:
         if executemany or word not in _WORDS or self._table not in statement:
             return
         how = "EXPLAIN (ANALYZE, BUFFERS OFF)" if self._is_postgres else "EXPLAIN QUERY PLAN"
-        nested = connection.begin_nested()  # PostgreSQL runs what it explains
+        nested = connection.begin_nested()  # EXPLAIN ANALYZE executes the statement
         rows = connection.exec_driver_sql(f"{how} {statement}", parameters)
         plan = "\n".join(str(row[0] if self._is_postgres else row[-1]) for row in rows)
         self.found.append(f"{statement}\n{plan}")
@@ -95,7 +95,7 @@ def _allow_scans(connection: Any, _record: object) -> None:
 
 
 class Steps:
-    """Count the steps that SQLite's virtual machine takes."""
+    """Counts the steps that SQLite's virtual machine takes."""
 
     def __init__(self, store: SqlStore) -> None:
         self.taken = 0
@@ -111,7 +111,7 @@ class Steps:
 
 
 def plans_of(url: str, verb: Verb, table: str = "duly_") -> list[str]:
-    """The plans of all that a verb asks."""
+    """Return the plans of all statements of a verb."""
 
     async def run() -> list[str]:
         store = cast(SqlStore, open_store(url))
@@ -125,24 +125,24 @@ def plans_of(url: str, verb: Verb, table: str = "duly_") -> list[str]:
 
 
 def examined(plan: str, table: str = "duly_") -> int:
-    """The most rows that one step of a PostgreSQL plan read from tables, also in vain."""
+    """Return the most rows that a node of a PostgreSQL plan read, including filtered rows."""
     read, loops = [0.0], 1
     for line in plan.replace("actual ", "").splitlines():
         step = re.search(r"rows=([\d.]+) loops=(\d+)", line)
         if step is not None:
-            # What a step tells is an average of its loops.
+            # The row count of a node is an average over its loops.
             loops = int(step[2])
             read.append(float(step[1]) * loops if f" on {table}" in line else 0.0)
-        elif vain := re.search(r"Rows Removed by \w+(?: \w+)*: (\d+)", line):
-            read.append(int(vain[1]) * loops)
+        elif removed := re.search(r"Rows Removed by \w+(?: \w+)*: (\d+)", line):
+            read.append(int(removed[1]) * loops)
     return int(max(read))
 
 
 def scans(plan: str, *small: str) -> list[str]:
-    """Tables that a plan reads whole without an index, but for those that are small."""
+    """Return the tables that a plan scans without an index, except the small ones."""
     whole = re.findall(r"Seq Scan on (\w+)", plan)
     named = re.findall(r"^SCAN (\w+)(?! USING)\b", plan, re.MULTILINE)
-    # SQLite names what a part of the statement found as it names tables.
+    # SQLite also prints SCAN for subqueries; keep only tables and their aliases.
     whole += [
         each
         for each in named

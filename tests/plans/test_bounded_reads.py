@@ -1,4 +1,4 @@
-"""What operators read again and again costs the same, however many jobs and schedules there are."""
+"""Plans of frequent operator reads: the cost does not depend on the number of jobs or schedules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.extended
 
 DAILY = trigger_text(cron("0 12 * * *", tz="Europe/Berlin"))
 SIZES = (12_000, 36_000)
-"""Both beyond every number that a read may count to."""
+"""Both exceed every limit up to which a read counts."""
 GROWTH = 1.1
 FUTURE_MS = 4_000_000_000_000
 SMALL = ("duly_schema", "duly_queues", "duly_workers", "duly_ledger_counts", "duly_occurrences")
@@ -58,7 +58,7 @@ def _documents(db: Db, count: int) -> None:
 
 
 async def _fill(url: str, count: int) -> None:
-    """As many rows that are due, documents, queued jobs, and jobs that wait; some that ended."""
+    """Store `count` each of due rows, documents, queued and scheduled jobs, and some ended jobs."""
     await fill(url, count, DAILY)
     store = cast(SqlStore, open_store(url))
     await store._run(_documents, count)

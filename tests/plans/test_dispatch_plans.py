@@ -1,4 +1,4 @@
-"""Plans of hand-over by HTTP: what a tick and an endpoint read is found by an index."""
+"""Plans of hand-over by HTTP: a tick and the endpoint find their rows by an index."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 
 def a_row(number: int, state: str, **columns: Any) -> dict[str, Any]:
-    """A ledger row of one of a thousand schedules."""
+    """Return a ledger row of one of a thousand schedules."""
     return {
         "schedule_id": f"sch_{number % 1_000:08}",
         "nominal_ms": NOON_MS - number * 60_000,
@@ -51,11 +51,11 @@ def a_row(number: int, state: str, **columns: Any) -> dict[str, Any]:
 
 
 def ledger_rows() -> Iterator[dict[str, Any]]:
-    """History, dispatches that other ticks hold, and a few whose lease has ended."""
+    """Yield history, dispatches that other ticks hold, and a few whose lease has expired."""
     post = {"tries": 1, "delivery": "at_least_once"}
-    nobodys = {"tries": None, "delivery": None, "lease_until_ms": None, "claim_id": None}
+    unclaimed = {"tries": None, "delivery": None, "lease_until_ms": None, "claim_id": None}
     for number in range(1, ENDED):
-        yield a_row(number, "succeeded", **nobodys)
+        yield a_row(number, "succeeded", **unclaimed)
     for number in range(ENDED, ENDED + HELD):
         lease = {"lease_until_ms": NOON_MS + HOUR_MS, "claim_id": f"tick:{number // 10}"}
         yield a_row(number, "dispatching", **post, **lease)
@@ -92,7 +92,7 @@ def plan_of(store: SqlStore, statement: str, parameters: Any) -> str:
 
 
 def plans_of(store: SqlStore, recorder: Recorder) -> dict[str, str]:
-    """The plans of all statements that read our tables, by statement."""
+    """Return the plans of all statements that read Duly's tables, by statement."""
     return {
         statement: plan_of(store, statement, parameters)
         for statement, parameters in list(recorder.statements)
@@ -101,13 +101,13 @@ def plans_of(store: SqlStore, recorder: Recorder) -> dict[str, str]:
 
 
 def assert_no_scans(plans: dict[str, str]) -> None:
-    """Of the tables that are filled; an empty one is read whole by any plan."""
+    """Assert that no plan scans one of the filled tables. Empty ones are scanned by any plan."""
     tables = r"(duly_occurrences|duly_schedule_index|duly_schedule_rules|o)\b"
     for statement, plan in plans.items():
         assert not re.search(f"(Seq Scan on|SCAN) {tables}", plan), f"{statement}\n{plan}"
 
 
-def test_claim_finds_what_lapsed_by_its_lease(store: SqlStore) -> None:
+def test_claim_finds_expired_dispatches_by_lease(store: SqlStore) -> None:
     recorder = Recorder(store._engine)
     given = asyncio.run(store.claim_dispatches(DispatchClaim("one", limit=2 * LAPSED)))
     assert len(given) == 2 * LAPSED
@@ -120,7 +120,7 @@ def test_claim_finds_what_lapsed_by_its_lease(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("store", ["postgresql"], indirect=True)
-def test_claim_examines_what_lapsed_alone(store: SqlStore) -> None:
+def test_claim_examines_only_expired_dispatches(store: SqlStore) -> None:
     recorder = Recorder(store._engine)
     asyncio.run(store.claim_dispatches(DispatchClaim("one", limit=1)))
     statement, parameters = next(e for e in recorder.statements if "lease_until_ms <=" in e[0])
@@ -128,7 +128,7 @@ def test_claim_examines_what_lapsed_alone(store: SqlStore) -> None:
         explained = connection.exec_driver_sql(f"EXPLAIN ANALYZE {statement}", parameters)
         plan = "\n".join(row[0] for row in explained)
     actual = [int(float(found)) for found in re.findall(r"actual time=\S+ rows=(\d+)", plan)]
-    assert max(actual) == LAPSED - 1, plan  # one has been taken meanwhile
+    assert max(actual) == LAPSED - 1, plan  # the claim above took one
 
 
 def test_answers_are_found_by_their_claim(store: SqlStore) -> None:

@@ -1,4 +1,4 @@
-"""Plans: what is due is an index range scan, what an attribute finds is an index search."""
+"""Plans of claims and attribute searches: an index range scan, and an index search."""
 
 import asyncio
 import re
@@ -30,11 +30,11 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         self.statements: list[tuple[str, Any]] = []
         self.transactions: list[str] = []
-        event.listen(engine, "before_cursor_execute", self._note)
-        for moment in ("begin", "commit", "rollback"):
-            event.listen(engine, moment, lambda *_, said=moment: self.transactions.append(said))
+        event.listen(engine, "before_cursor_execute", self._record)
+        for name in ("begin", "commit", "rollback"):
+            event.listen(engine, name, lambda *_, each=name: self.transactions.append(each))
 
-    def _note(
+    def _record(
         self, _c: object, _k: object, statement: str, parameters: Any, *_rest: object
     ) -> None:
         self.statements.append((statement, parameters))
@@ -44,7 +44,7 @@ class Recorder:
         return [statement.split()[0] for statement, _ in self.statements]
 
     def query(self) -> tuple[str, Any]:
-        """Return the first SELECT: of a claim, the one that takes due rows."""
+        """Return the first SELECT; in a claim it is the one that locks due rows."""
         return next(each for each in self.statements if each[0].startswith("SELECT"))
 
 
@@ -79,12 +79,12 @@ def _analyse(url: str) -> None:
 
 
 def _claim_plan(url: str, verb: Verb) -> str:
-    """Return the plan of the statement that takes due rows."""
+    """Return the plan of the statement that locks due rows."""
     return next(plan for plan in plans_of(url, verb) if "SKIP LOCKED" in plan)
 
 
 def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None:
-    """The server's clock must not hide the range from the planner."""
+    """The query planner must see the range although the server's clock provides the time."""
     asyncio.run(fill(postgres_url, DUE, DAILY, waiting=STORED // 10))
     asyncio.run(_move_waiting(postgres_url))
     _analyse(postgres_url)
@@ -94,7 +94,7 @@ def test_postgresql_uses_the_index_with_its_own_clock(postgres_url: str) -> None
 
 
 async def _move_waiting(url: str) -> None:
-    """Let rows that wait for a time in the past wait for one far ahead."""
+    """Move rows that are not due at noon far into the future."""
     store = cast(SqlStore, open_store(url))
     far_ms = await store.now_ms() + 30 * 86_400_000
     await store._run(
@@ -137,8 +137,8 @@ def test_rules_are_found_by_number(
     )
     with store._engine.begin() as connection:
         connection.exec_driver_sql("ANALYZE")
-        asked = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
-        plan = str(connection.exec_driver_sql(f"{asked} {statement}", parameters).all())
+        explain = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
+        plan = str(connection.exec_driver_sql(f"{explain} {statement}", parameters).all())
     asyncio.run(store.close())
     by = "SEARCH duly_schedule_rules USING INTEGER PRIMARY KEY"
     assert (by if is_file else "duly_schedule_rules_pkey") in plan, plan
@@ -146,7 +146,7 @@ def test_rules_are_found_by_number(
 
 
 def test_postgresql_advances_by_number(postgres_url: str) -> None:
-    """A planner that could count the arrays would read the whole table for a large claim."""
+    """If the query planner knew the length of the arrays, a large claim would scan the table."""
     asyncio.run(fill(postgres_url, 1_000, DAILY, waiting=STORED // 10))
     store, recorder, claimed = asyncio.run(claim_and_record(postgres_url, limit=1_000))
     assert claimed == 1_000
@@ -167,7 +167,7 @@ def test_sqlite_takes_the_same_steps_however_much_is_stored(tmp_path: Path) -> N
 
 
 def steps_of_a_claim(file: Path, stored: int) -> int:
-    """Count the steps that both questions of a claim take in SQLite's virtual machine."""
+    """Return the virtual machine steps of both queries of a claim in SQLite."""
     url, steps = f"sqlite:///{file}", 0
     asyncio.run(fill(url, DUE, DAILY, waiting=stored))
     store, recorder, _ = asyncio.run(claim_and_record(url))
@@ -185,7 +185,7 @@ def steps_of_a_claim(file: Path, stored: int) -> int:
     connection = sqlite3.connect(file)
     connection.set_progress_handler(step, 1)
     connection.execute(heads, no_values).fetchall()
-    # What was claimed has moved a day on.
+    # The claim moved the rows to the next day.
     later = [NOON_MS + 86_400_000 if value == NOON_MS else value for value in parameters]
     assert len(connection.execute(statement, later).fetchall()) == DUE
     connection.close()
@@ -194,7 +194,7 @@ def steps_of_a_claim(file: Path, stored: int) -> int:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_claim_is_three_questions_and_one_update(
+def test_claim_is_three_queries_and_one_update(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     is_file = backend == "sqlite"
@@ -213,7 +213,7 @@ def test_claim_is_three_questions_and_one_update(
 
 
 async def fill_documents(store: SqlStore) -> None:
-    """Ten thousand products; every second one has a project."""
+    """Store ten thousand products, every second one with a project."""
     names = [f"{number:05}" for number in range(10_000)]
     document = {"collection": "products", "body": "{}", "version": 1}
     times = {"created_at_ms": NOON_MS, "updated_at_ms": NOON_MS}
@@ -246,11 +246,11 @@ def test_find_is_one_search(
     documents = asyncio.run(store.find_documents("products", "project", value))
     assert [document.name for document in documents] == found
     statement, parameters = recorder.query()
-    asked = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
+    explain = "EXPLAIN QUERY PLAN" if is_file else "EXPLAIN"
     with store._engine.begin() as connection:
-        plan = str(connection.exec_driver_sql(f"{asked} {statement}", parameters).all())
+        plan = str(connection.exec_driver_sql(f"{explain} {statement}", parameters).all())
     asyncio.run(store.close())
-    # In SQLite the entries are their primary key: a table WITHOUT ROWID.
+    # In SQLite the table is WITHOUT ROWID, so the primary key is the index.
     by = "USING PRIMARY KEY (collection=? AND attribute=? AND value=?)"
     assert (by if is_file else "using duly_resource_index_pkey") in plan, plan
     assert ("SCAN" if is_file else "Seq Scan") not in plan, plan

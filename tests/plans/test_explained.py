@@ -1,4 +1,4 @@
-"""The eyes of the other tests here: they see a table that is read whole, and how much was read."""
+"""Tests of the plan parser: it finds table scans and counts the rows that were read."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_plans_are_read(plan: str, tables: list[str], rows: int) -> None:
     assert scans(plan, *tables) == []
 
 
-def test_rows_of_one_table_can_be_told_apart() -> None:
+def test_rows_are_counted_per_table() -> None:
     plan = IN_VAIN.replace("Rows Removed by Filter: 9000", "")
     assert examined(plan, "duly_jobs") == 6
     assert examined(plan, "duly_queues") == 0

@@ -1,4 +1,4 @@
-"""Plans of job verbs: with 30,000 jobs waiting, each examines what it takes and no more."""
+"""Plans of job verbs: with 30,000 jobs waiting, each examines only the rows it takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAIR = ClaimRequest(worker=WORKER, limit=20, fair=True, tokens=3, token_batch=5)
 
 
 async def fill(store: SqlStore) -> None:
-    """Jobs that wait, jobs that are due later, jobs that run and jobs that ended."""
+    """Store jobs that are queued, scheduled, running and ended."""
     for start in range(0, WAITING, 10_000):
         await store.insert_jobs([_job(number) for number in range(start, start + 10_000)])
     later = [_job(WAITING + number, run_at_ms=FUTURE_MS) for number in range(10_000)]
@@ -69,11 +69,11 @@ VERBS: dict[str, tuple[Verb, int]] = {
     "fair claim": (lambda store: store.claim_jobs(FAIR), PAIRS * 2),
     "nothing to claim": (
         lambda store: store.claim_jobs(ClaimRequest(worker=WORKER, queues=("other",))),
-        20 * BATCH,  # the jobs of the first marks, of which most concern nobody
+        20 * BATCH,  # the jobs of the first completion markers
     ),
     "rescue": (_lose, 20),
     "next lease end": (lambda store: store.next_lease_end(), 20 * BATCH),
-    # Of what a batch ended together, the order is by id, so the batch is read.
+    # Jobs that ended in one batch are ordered by id, so the whole batch is read.
     "promote": (lambda store: store.promote_due(10), 20),
     "prune": (lambda store: store.prune(Retention(succeeded_ms=0), 10), BATCH + 20),
     "one job": (lambda store: store.get_job(JobId("job_000000001")), 1),

@@ -1,7 +1,7 @@
-"""Plans of every flow filter and hand-over: each reads what is due for it, and no other rows.
+"""Plans of every flow filter and hand-over: each verb reads its due rows and no others.
 
-Most rows belong to a flow and a hand-over that are not asked for, as in a database that several
-applications share. Rows are counted, in analysed tables and in tables never analysed.
+Most rows belong to another flow and hand-over, as in a database that several applications share.
+Rows are counted in analysed tables and in tables never analysed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MANY = 6_000
 RARE = tuple(f"rare-{n:02}" for n in range(50))
 LIMIT = 20
 ROWS = 8 * (LIMIT + len(RARE))
-"""Rows that one statement may read: a few for each one taken, and for each flow."""
+"""Rows that one statement may read: a few for each row taken and for each flow."""
 STEPS = 250 * (LIMIT + 3 * len(RARE))
-"""Steps of SQLite's virtual machine for all statements of a verb; reading MANY rows takes more."""
+"""Steps of SQLite's virtual machine that a verb may take. Reading MANY rows takes more."""
 FLOWS: dict[str, tuple[str, ...] | None] = {
     "one": RARE[:1],
     "two": RARE[:2],
@@ -60,7 +60,7 @@ ASKS: dict[str, Ask] = {
 
 
 def _fill(db: Db) -> None:
-    """For each hand-over: rows of one flow, most of them due, and one due and one later of many."""
+    """Store many rows of one flow, and one due and one later row of many flows, per hand-over."""
     stored = []
     for by in HAND_OVERS:
         bulk = [
@@ -116,13 +116,13 @@ async def _prepare(url: str, state: str, backend: str) -> None:
 
 @pytest.mark.parametrize("flows", FLOWS)
 @pytest.mark.parametrize("ask", ASKS)
-def test_each_reads_what_is_due_for_it(url: str, ask: str, flows: str) -> None:
+def test_each_verb_reads_only_its_due_rows(url: str, ask: str, flows: str) -> None:
     if url.startswith("sqlite"):
         taken = asyncio.run(_steps(url, ASKS[ask], FLOWS[flows]))
         assert 0 < taken <= STEPS
         return
     plans = asyncio.run(_plans(url, ASKS[ask], FLOWS[flows]))
-    # A tick that finds enough planned dispatches looks at no index row.
+    # A tick that finds enough planned dispatches reads no index rows.
     assert plans or ask == "http"
     for plan in plans:
         assert examined(plan) <= ROWS, plan

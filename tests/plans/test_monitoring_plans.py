@@ -1,6 +1,6 @@
-"""Plans of what pages read: however much is stored, each statement looks at what it may.
+"""Plans of the dashboard and metrics: each statement reads a bounded number of rows.
 
-40,000 jobs and 15,000 schedules are more than any statement of a page may look at.
+40,000 jobs and 15,000 schedules are more than any statement of a page may read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tests.plans.test_job_plans import FUTURE_MS, PAIRS, fill
 from tests.rows import rows
 
 ROWS = 15_000
-MOST = 200
+COUNT_MAX = 200
 LOOK = 500
-PAGE_MOST = 10_001
-"""What one statement of a page may look at, and one more to know that there are more."""
+PAGE_ROWS_MAX = 10_001
+"""Rows that one statement of a page may read, plus one to know whether there are more."""
 SMALL = (
     "duly_queues",
     "duly_workers",
@@ -43,14 +43,14 @@ SMALL = (
     "duly_ledger_counts",
 )
 EMPTY = ("duly_occurrences", "duly_schedule_events", "duly_job_events")
-"""Read as they are: small, empty here, or, in SQLite, from the end of the table on."""
+"""Tables that may be scanned: small, empty here, or (in SQLite) read from the end."""
 DAILY = cron("0 12 * * *", tz="Europe/Berlin")
 HOUR_MS = 3_600_000
 HOST = "http://127.0.0.1"
 
 
 async def fill_more(store: SqlStore) -> None:
-    """Schedules with their rows, and audit entries, beside the jobs."""
+    """Store jobs, schedules with their index rows, and audit entries."""
     await fill(store)
 
     def write(db: Db) -> None:
@@ -86,18 +86,18 @@ def search(**fields: Any) -> Verb:
 
 
 READS: dict[str, tuple[Verb, int]] = {
-    "states": (lambda store: store.count_states(MOST), MOST),
-    "queues": (lambda store: store.count_queues(MOST), 3 * MOST),
+    "states": (lambda store: store.count_states(COUNT_MAX), COUNT_MAX),
+    "queues": (lambda store: store.count_queues(COUNT_MAX), 3 * COUNT_MAX),
     "workspaces": (lambda store: store.count_workspaces("default", 50), 50 * PAIRS),
-    "backlog": (lambda store: store.count_backlog(MOST), 40_000),
-    "ledger": (lambda store: store.count_occurrences(), MOST),
-    "misses": (lambda store: store.find_missing(), MOST),
-    "line": (lambda store: store.count_line(MOST), 2 * MOST),
-    "ends": (lambda store: store.count_ends(0, MOST), 3 * MOST),
-    "due_summary": (lambda store: store.due_summary(MOST), MOST),
-    "upcoming": (lambda store: store.upcoming(FUTURE_MS, MOST, LOOK), LOOK + 1),
-    "planned runs": (lambda store: store.next_planned(8, MOST), MOST),
-    "check of the index": (lambda store: store.check_index(limit=MOST), MOST),
+    "backlog": (lambda store: store.count_backlog(COUNT_MAX), 40_000),
+    "ledger": (lambda store: store.count_occurrences(), COUNT_MAX),
+    "misses": (lambda store: store.find_missing(), COUNT_MAX),
+    "line": (lambda store: store.count_line(COUNT_MAX), 2 * COUNT_MAX),
+    "ends": (lambda store: store.count_ends(0, COUNT_MAX), 3 * COUNT_MAX),
+    "due_summary": (lambda store: store.due_summary(COUNT_MAX), COUNT_MAX),
+    "upcoming": (lambda store: store.upcoming(FUTURE_MS, COUNT_MAX, LOOK), LOOK + 1),
+    "planned runs": (lambda store: store.next_planned(8, COUNT_MAX), COUNT_MAX),
+    "check of the index": (lambda store: store.check_index(limit=COUNT_MAX), COUNT_MAX),
     "audit": (lambda store: store.list_audit(limit=10), 10),
     "audit of one": (lambda store: store.list_audit(target="job:7"), 2),
     **{f"{state} jobs": (search(state=state), LOOK + 1) for state in JobState},
@@ -110,7 +110,7 @@ READS: dict[str, tuple[Verb, int]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_pages_examine_what_they_may(url: str, name: str) -> None:
+def test_pages_examine_a_bounded_number_of_rows(url: str, name: str) -> None:
     verb, most = READS[name]
     plans = plans_of(url, verb)
     assert plans
@@ -130,8 +130,8 @@ QUERIES = {
 }
 
 
-def test_no_page_reads_a_table(url: str) -> None:
-    """Every address of the dashboard, with each filter that its page has."""
+def test_no_page_scans_a_table(url: str) -> None:
+    """Every page of the dashboard, with each filter that it has."""
     asked = [path + query for path in PAGES for query in QUERIES.get(path, ("",))]
 
     async def look() -> list[str]:
@@ -151,7 +151,7 @@ def test_no_page_reads_a_table(url: str) -> None:
 
     for plan in asyncio.run(look()):
         assert scans(plan, *SMALL, *EMPTY) == [], plan
-        assert examined(plan) <= PAGE_MOST, plan
+        assert examined(plan) <= PAGE_ROWS_MAX, plan
 
 
 def test_counts_are_right_where_they_are_small(url: str) -> None:

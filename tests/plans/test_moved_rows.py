@@ -1,4 +1,4 @@
-"""Rows that have moved often cost no more, while a snapshot keeps what they have left."""
+"""Plans of rows that have moved often: no extra cost while a snapshot keeps their old versions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.rows import NOON_MS
 FLOW = "bulk"
 ROWS = 20
 IDLE = 400
-"""Rows that never move: the index has several pages, as it usually does."""
+"""Rows that never move, so that the index has several pages."""
 MOVES = 200
 INDEX = "duly_schedule_index"
 
 
 class Step(NamedTuple):
-    """What moves due rows, and the tables whose statements are counted."""
+    """A verb that moves due rows, and the tables whose statements are counted."""
 
     hand_over: HandOver
     take: Callable[[SqlStore], Awaitable[int]]
@@ -63,7 +63,7 @@ STEPS = {
 
 def _write(number: int, hand_over: HandOver) -> ScheduleWrite:
     trigger = every(minutes=1) if number < ROWS else every(days=365)
-    # Without running markers: what those left is still read (ADR 0031).
+    # Without running markers: their dead versions are still read (ADR 0031).
     policies = Policies(overlap="allow")
     definition = Definition(trigger, "send", policies=policies, hand_over=hand_over)
     key = ScheduleKey(FLOW, f"user:{number}", "digest")

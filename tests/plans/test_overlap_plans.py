@@ -1,4 +1,4 @@
-"""Plans of turns: with 10,000 jobs in line, an end of the one that runs looks at the next."""
+"""Plans of overlap: with 10,000 jobs in line, a completion reads only the next job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_LINE = 10_000
 SCHEDULE = ScheduleId("sch_1")
 JOBS = "duly_jobs"
 SMALL = ("duly_queues", "duly_queue_tokens", "duly_job_line", "duly_running")
-"""One job at a time may run, whatever waits for its turn."""
+"""Tables that stay small, because one job at a time may run."""
 
 
 async def fill(store: SqlStore) -> None:
@@ -35,7 +35,7 @@ async def fill(store: SqlStore) -> None:
         report = await store.backfill(Backfill(SCHEDULE, from_ms, end_ms, MAX_PLAN))
         assert report is not None
         from_ms = report.next_from_ms
-    # No minute that comes meanwhile asks for its turn: that looks at the whole line.
+    # Pause the schedule: planning another occurrence would read the whole line.
     paused = structs.replace(rule, enabled=False)
     await store.put_schedules([ScheduleWrite(key, SCHEDULE, paused)])
 
@@ -51,7 +51,7 @@ async def _claim_and_finish(store: SqlStore) -> None:
     await store.finish([decide(job, Succeeded()) for job in claims.jobs])
 
 
-def test_an_end_examines_the_first_in_line(url: str) -> None:
+def test_completion_examines_only_the_next_in_line(url: str) -> None:
     plans = plans_of(url, _claim_and_finish, JOBS)
     assert any("in_line = 1" in plan for plan in plans)
     for plan in plans:

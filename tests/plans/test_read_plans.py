@@ -1,4 +1,4 @@
-"""Plans of what pages read: a page costs what it shows, however much is stored."""
+"""Plans of page reads: the cost depends on the page size, not on the rows stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BODY = Definition(DAILY, "send").to_json()
 
 
 def _documents() -> Iterator[dict[str, object]]:
-    """Users with a schedule each; a few of another flow, a few quarantined, one scope with many."""
+    """Yield one schedule per user, some rare or quarantined, and one scope with many."""
     for number in range(STORED):
         scope = f"user:{number:05}" if number % 50 else "workspace:acme"
         flow = "rare" if number % (STORED // RARE) == 1 else "bulk"
@@ -60,7 +60,7 @@ def _documents() -> Iterator[dict[str, object]]:
 
 
 def _occurrences() -> Iterator[dict[str, object]]:
-    """One schedule with half of the ledger, some of its rows runs of times; many with a bit."""
+    """Yield a ledger of which one schedule has half. Some of its rows cover two nominal times."""
     for number in range(STORED):
         is_long = number % 2 == 0
         nominal_ms = FIRST_MS + number * MINUTE_MS
@@ -85,7 +85,7 @@ def _occurrences() -> Iterator[dict[str, object]]:
 
 
 async def _add_jobs(store: SqlStore) -> None:
-    """Jobs that have succeeded; the occurrences name them."""
+    """Store succeeded jobs, which the occurrences refer to."""
     for start in range(0, JOBS, 1_000):
         ids = range(start + 1, start + 1_001)
         await store.insert_jobs([NewJob(id=JobId(f"job_{n:09}"), action="a.b") for n in ids])
@@ -133,7 +133,7 @@ VERBS: dict[str, tuple[Verb, int]] = {
         search(scope="workspace:acme", flow="bulk", name_prefix="digest-5"),
         PAGE,
     ),
-    # Inside one scope a state is looked for among all that the scope has.
+    # Within one scope, a search by state reads all schedules of the scope.
     "a state in a scope": (search(scope="workspace:acme", state="quarantined"), 1_000),
     "a page of the ledger": (lambda store: store.list_occurrences(LONG, limit=PAGE), PAGE),
     "the last of a window": (
@@ -149,7 +149,7 @@ VERBS: dict[str, tuple[Verb, int]] = {
         500,
     ),
     "a time": (lambda store: store.occurrence_at(LONG, FIRST_MS + 100 * MINUTE_MS), 1),
-    # A run of times that is looked for in vain: all runs of this one schedule, never its rows.
+    # Without a match, all rows of the schedule that cover several times are read, but no others.
     "no time": (lambda store: store.occurrence_at(LONG, LAST_MS), 100),
     "a summary": (
         lambda store: store.ledger_summary(LONG, LAST_MS - 200 * MINUTE_MS, LAST_MS),
@@ -173,7 +173,7 @@ def test_reads_examine_what_they_show(url: str, name: str) -> None:
 
 
 def test_misses_are_found_by_their_index(url: str) -> None:
-    """Of the whole ledger only what was missed or skipped lately, then the newest of a schedule."""
+    """Only rows missed or skipped lately are read, then the newest rows of one schedule."""
 
     async def look(store: SqlStore) -> None:
         await store.find_missing()

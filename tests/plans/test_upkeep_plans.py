@@ -1,4 +1,4 @@
-"""Plans of upkeep: a step reads the rows of its page by their keys, however many there are."""
+"""Plans of upkeep: a step reads the rows of its page by key, however many rows are stored."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.plans.explained import BACKENDS, Verb, examined, filled, plans_of, sc
 SCHEDULES = 4_000
 ROWS = 40_000
 LIMIT = 50
-MOST = 5 * LIMIT
-"""Rows that one step of a plan may read: its page, and what stands beside each row of it."""
+ROWS_MAX = 5 * LIMIT
+"""Rows that one node of a plan may read: a page, and the related rows of each row."""
 OLD_MS = 1_600_000_000_000
 
 # Columns that have no default, filled from the number of the row.
@@ -83,7 +83,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 async def every_kind(store: SqlStore) -> None:
-    """Two steps of each kind: what has more goes on, what has not makes way."""
+    """Run two steps of each kind; a kind that is done in one step ends there."""
     for kind in (
         "schedules",
         "index_rows",
@@ -118,7 +118,7 @@ VERBS: dict[str, Verb] = {
     "recompute_zones": lambda store: store.recompute_zones("2031a", limit=LIMIT, cursor="rows:9"),
 }
 SMALL = ("duly_schema", "duly_queue_tokens", "duly_jobs", "duly_running")
-"""Tables that have no rows here, which are read as they are."""
+"""Tables without rows here, which any plan may scan."""
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -127,4 +127,4 @@ def test_steps_read_their_page(url: str, name: str) -> None:
     assert len(plans) >= 2
     for plan in plans:
         assert scans(plan, *SMALL) == [], plan
-        assert examined(plan) <= MOST, plan
+        assert examined(plan) <= ROWS_MAX, plan

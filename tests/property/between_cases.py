@@ -1,7 +1,7 @@
-"""Two use cases that meet: the second runs whole between the reads and the commit of the first.
+"""Conflicting pairs of verbs: the second runs between the reads and the commit of the first.
 
-For each kind of item that must be held there is a pair which goes wrong when a commit does not
-check that kind, and which goes right when it does.
+For each kind of item that a transaction holds there is a pair that breaks a promise when commits do
+not check that kind, and passes when they do.
 """
 
 from collections.abc import Callable, Coroutine
@@ -25,18 +25,18 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 ADA, BOB = WorkerId("ada"), WorkerId("bob")
 POLICIES = '{"overlap":"buffer_one"}'
 HELD = "held items"
-"""Not a kind: commits of two that held the same item and wrote others."""
+"""Not a kind of item, but a conflict of transactions that held the same item and wrote others."""
 
 
 class Pair(NamedTuple):
-    """Two verbs that meet."""
+    """Two verbs, of which the second runs between the reads and the commit of the first."""
 
     first: Callable[[BetweenStore], Coroutine[Any, Any, object]]
     second: Callable[[BetweenStore], Coroutine[Any, Any, object]]
 
 
 class Case(NamedTuple):
-    """What a commit does not check, the pair that meets then, and the promise that breaks."""
+    """The kind that commits do not check, the pair to run, and the promise that then breaks."""
 
     unchecked: str
     prepare: Callable[[BetweenStore, ManualClock], Pair]
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 class CarelessStore(BetweenStore):
-    """Does not check one kind of what a transaction held."""
+    """A store whose commits do not check one kind of held items."""
 
     unchecked = ""
 
@@ -78,7 +78,7 @@ def one_job(store: BetweenStore, _clock: ManualClock) -> Pair:
 
 
 def _of_schedule(store: BetweenStore, clock: ManualClock) -> int:
-    """Two jobs of one schedule, each on a queue of its own; return their run time."""
+    """Insert two jobs of one schedule, on different queues. Return their run time."""
     run_at_ms = clock.now_ms() + 1_000
     for name in ("a", "b"):
         fields = {"schedule_id": "sch", "policies": POLICIES, "turn": "asks"}
@@ -96,7 +96,7 @@ def free_marker(store: BetweenStore, clock: ManualClock) -> Pair:
 
 
 def end_of_holder(store: BetweenStore, clock: ManualClock) -> Pair:
-    """The holder ends while another job gets in line: the line was empty when it was read."""
+    """The holder reads an empty line and ends, while another job is put in line."""
     _of_schedule(store, clock)
     clock.advance(seconds=1)
     (holder,) = run(store.claim_jobs(ClaimRequest(ADA, queues=("a",)))).jobs
@@ -113,7 +113,7 @@ def one_key(_store: BetweenStore, _clock: ManualClock) -> Pair:
     )
 
 
-def token_that_ran_out(store: BetweenStore, clock: ManualClock) -> Pair:
+def expired_token(store: BetweenStore, clock: ManualClock) -> Pair:
     insert(store, a_job("a"), a_job("b"))
     request = ClaimRequest(ADA, fair=True, limit=1, token_lease_ms=1_000)
     claims = run(store.claim_jobs(request))
@@ -159,7 +159,7 @@ def a_write(name: str, **fields: Any) -> ScheduleWrite:
 
 
 def one_row(store: BetweenStore, clock: ManualClock) -> Pair:
-    """Two claims of an application that fires by itself."""
+    """Two claims of due rows, as an application makes that dispatches by itself."""
     definition = Definition(every(minutes=1), "send", hand_over="http")
     run(store.put_schedules([a_write("a", definition=definition)]))
     clock.advance(minutes=1)
@@ -171,7 +171,7 @@ def one_row(store: BetweenStore, clock: ManualClock) -> Pair:
 
 
 def paused_schedule(store: BetweenStore, _clock: ManualClock) -> Pair:
-    """It has no row, so nothing else is held."""
+    """A paused schedule has no index row, so the transactions hold no other item."""
     paused = Definition(every(minutes=1), "send", enabled=False)
     run(store.put_schedules([a_write("a", definition=paused)]))
     one, other = (replace(paused, description=text) for text in ("one", "other"))
@@ -182,7 +182,7 @@ def paused_schedule(store: BetweenStore, _clock: ManualClock) -> Pair:
 
 
 def lapsed_dispatch(store: BetweenStore, clock: ManualClock) -> Pair:
-    """Its tick died, and two others find it."""
+    """The lease of a dead tick has expired, and two other ticks claim its dispatch."""
     definition = Definition(every(minutes=5), "send", hand_over="http")
     run(store.put_schedules([a_write("a", definition=definition)]))
     clock.advance(minutes=5)
@@ -219,7 +219,7 @@ CASES = [
     Case("occurrence", lapsed_dispatch, "a dispatch has one owner"),
     Case("running marker", free_marker, "one live job for each marker"),
     Case(HELD, end_of_holder, "a job in line waits for a marker"),
-    Case("token", token_that_ran_out, "a fence is used once"),
+    Case("token", expired_token, "a fence is used once"),
     Case("lock", free_lock, "a lock has one owner"),
     Case("setting", zone_rules, "zone rules are never older"),
     Case("guard notes", room_for_one, "a scope keeps its limit"),
@@ -228,7 +228,7 @@ CASES = [
 
 
 def meet(case: Case, unchecked: str) -> None:
-    """Let the pair of a case meet in a store that does not check a kind."""
+    """Run the pair of a case in a store that does not check a kind."""
     clock = ManualClock(START)
     store = CarelessStore(clock)
     pair = case.prepare(store, clock)

@@ -1,4 +1,4 @@
-"""Where croniter and cronsim answer differently from us, and why ours is right.
+"""Reasons for which croniter and cronsim give other answers than Duly, and why Duly's are right.
 
 One row per reason. A row may excuse a disagreement only when its predicate holds for that very
 case; that the brute-force oracle sides with us is asked separately, in test_differential.
@@ -38,12 +38,12 @@ class Disagreement:
 
     @property
     def first_difference(self) -> tuple[datetime | None, datetime | None]:
-        """Our fire and theirs at the first place where they differ."""
+        """Return our fire and theirs at the first position where they differ."""
         pairs = zip_longest(self.ours.fires, self.theirs.fires)
         return next(((ours, theirs) for ours, theirs in pairs if ours != theirs), (None, None))
 
     def within(self, distance: timedelta) -> bool:
-        """Does the first difference lie this near to a clock change?"""
+        """Return whether the first difference is within a distance of a clock change."""
         found = [fire for fire in self.first_difference if fire]
         return any(near_change(self.tz, fire, distance) for fire in found)
 
@@ -88,7 +88,7 @@ def parts(text: str) -> list[str]:
 
 
 def ranges(case: Disagreement) -> list[tuple[int, int]]:
-    """The two ends of every range that has both written out."""
+    """Return both ends of every range in which both are written out."""
     texts = (part for name in LIMITS for part in parts(getattr(case.fields, name)))
     found = (re.fullmatch(r"(\w+)-(\w+)(/\d+)?", text) for text in texts)
     return [(number(match[1]), number(match[2])) for match in found if match]
@@ -107,7 +107,7 @@ def has_oversized_step(case: Disagreement) -> bool:
 
 
 def has_range_of_one(case: Disagreement) -> bool:
-    """`5-5`, or `59/7`, which is `59-59/7`."""
+    """Return whether a range has one value: `5-5`, or `59/7`, which is `59-59/7`."""
     last_values = {name: SPANS[name] - 1 + LIMITS[name][0] for name in LIMITS}
     return any(first == last for first, last in ranges(case)) or any(
         re.fullmatch(rf"{last}/\d+", part)
@@ -129,7 +129,7 @@ def stepped_star_with_other_day(case: Disagreement) -> bool:
 
 
 def second_reading(case: Disagreement) -> bool:
-    """Their fire is the second reading of a wall time that exists twice."""
+    """Return whether their fire is the second instant of a wall time that exists twice."""
     theirs = case.first_difference[1]
     if theirs is None or starred(case.fields.hour):
         return False
@@ -138,7 +138,7 @@ def second_reading(case: Disagreement) -> bool:
 
 
 def half_hour_change_before(case: Disagreement) -> bool:
-    """The clocks changed by a part of an hour, at most a day and a half before the difference."""
+    """Return whether clocks changed by part of an hour in the day and a half before."""
     found = [fire for fire in case.first_difference if fire]
     return any(
         shift_at(change, case.tz) % timedelta(hours=1)

@@ -1,8 +1,8 @@
-"""What edits mean, from first principles: the trigger's own times, the edits, and what had begun.
+"""A model of edits, derived only from the times of triggers, the edits, and which runs had begun.
 
-`Expected` follows one schedule over its life and says of each nominal time what its ledger must
-say. It imports neither rules nor engine. It knows schedules that nothing makes late: of those every
-time that comes runs, unless somebody took it back or the schedule was paused.
+`Expected` follows one schedule over its life and computes the expected ledger state of each nominal
+time. It uses neither the rules nor the engine. It models schedules without misfires: every time
+runs, unless it is withdrawn or the schedule is paused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS = {
 
 
 def has(trigger: Trigger, ms: int) -> bool:
-    """Return whether a time is one of a trigger's."""
+    """Return whether a trigger has this nominal time."""
     return trigger.next_after_ms(ms - 1) == ms
 
 
@@ -37,7 +37,7 @@ def times(trigger: Trigger, after_ms: int, upto_ms: int) -> Iterator[int]:
 
 
 class Expected:
-    """What the ledger of one schedule must say."""
+    """The expected ledger of one schedule."""
 
     def __init__(
         self, trigger: Trigger, now_ms: int, *, enabled: bool, max_runs: int | None
@@ -46,37 +46,37 @@ class Expected:
         self.enabled = enabled
         self.max_runs = max_runs
         self.is_deleted = False
-        self.fates: dict[int, str] = {}
-        """By nominal time, of those that have come or were taken back when they were about to."""
+        self.states: dict[int, str] = {}
+        """State by nominal time, for times that have come or were withdrawn just before."""
         self._begun: set[int] = set()
         self._since_ms = now_ms
-        """Times that come after it are still to be looked at."""
+        """Later times have not been processed yet."""
         self._swallowed: list[tuple[Trigger, int, int]] = []
-        """Triggers of the pause that is on, each with the time that it was in force."""
+        """Triggers during the current pause, each with the interval in which it applied."""
 
     def advance(self, now_ms: int) -> None:
-        """Let time go on."""
+        """Process the times up to now."""
         if self.enabled and not self.is_deleted:
             for ms in times(self.trigger, self._since_ms, now_ms):
                 self._come(ms)
             self._since_ms = now_ms
 
     def _come(self, ms: int) -> None:
-        if self.fates.get(ms) not in (RUNS, PAUSED) and self._has_runs_left():
-            self.fates[ms] = RUNS
+        if self.states.get(ms) not in (RUNS, PAUSED) and self._has_runs_left():
+            self.states[ms] = RUNS
 
     def _has_runs_left(self) -> bool:
-        runs = sum(fate == RUNS for fate in self.fates.values())
+        runs = sum(state == RUNS for state in self.states.values())
         return self.max_runs is None or runs < self.max_runs
 
     def begin(self, ms: int) -> None:
-        """Record that the run of a time begins."""
-        assert self.fates.get(ms) == RUNS, f"{ms} began, but is {self.fates.get(ms)}"
+        """Record that the run of a nominal time begins."""
+        assert self.states.get(ms) == RUNS, f"{ms} began, but is {self.states.get(ms)}"
         assert ms not in self._begun, f"{ms} began twice"
         self._begun.add(ms)
 
     def retime(self, trigger: Trigger, now_ms: int) -> None:
-        """Change the trigger: what has not begun stays where the new one has that time too."""
+        """Change the trigger. Runs not begun stay if the new trigger has the same nominal time."""
         self.advance(now_ms)
         old, self.trigger = self.trigger, trigger
         if not self.enabled:
@@ -85,63 +85,63 @@ class Expected:
             return
         for ms in self._unbegun():
             if not has(trigger, ms):
-                self.fates[ms] = WITHDRAWN
+                self.states[ms] = WITHDRAWN
             elif ms + trigger.offset_ms > now_ms:
-                del self.fates[ms]  # it comes once more
-        # Those that have passed, though what they were spread by has not.
+                del self.states[ms]  # it comes again
+        # Nominal times that have passed, but whose run time, with the spread, has not.
         for ms in [each for each in times(old, now_ms, now_ms + old.offset_ms) if each <= now_ms]:
             if has(trigger, ms) and ms + trigger.offset_ms <= now_ms:
                 self._come(ms)
             elif not has(trigger, ms) and self.max_runs is None:
-                self.fates.setdefault(ms, WITHDRAWN)
+                self.states.setdefault(ms, WITHDRAWN)
 
     def pause(self, now_ms: int) -> None:
-        """Disable it: what has not begun is taken back."""
+        """Disable the schedule. Runs not begun are withdrawn."""
         self.advance(now_ms)
-        self._take_back()
+        self._withdraw()
         self.enabled, self._since_ms, self._swallowed = False, now_ms, []
 
     def resume(self, now_ms: int) -> None:
-        """Enable it: what came meanwhile, under each trigger, was missed."""
+        """Enable the schedule. Times during the pause, of each trigger, were missed."""
         for trigger, since_ms, upto_ms in [
             *self._swallowed,
             (self.trigger, self._since_ms, now_ms),
         ]:
             for ms in times(trigger, since_ms, upto_ms):
-                if self.fates.get(ms) != RUNS and self._has_runs_left():
-                    self.fates[ms] = PAUSED
+                if self.states.get(ms) != RUNS and self._has_runs_left():
+                    self.states[ms] = PAUSED
         self.enabled, self._since_ms = True, now_ms
 
     def delete(self, now_ms: int) -> None:
-        """Delete it: what has not begun is taken back."""
+        """Delete the schedule. Runs not begun are withdrawn."""
         self.advance(now_ms)
-        self._take_back()
+        self._withdraw()
         self.is_deleted = True
 
-    def _take_back(self) -> None:
-        self.fates |= dict.fromkeys(self._unbegun(), WITHDRAWN)
+    def _withdraw(self) -> None:
+        self.states |= dict.fromkeys(self._unbegun(), WITHDRAWN)
 
     def _unbegun(self) -> list[int]:
-        return [ms for ms, fate in self.fates.items() if fate == RUNS and ms not in self._begun]
+        return [ms for ms, state in self.states.items() if state == RUNS and ms not in self._begun]
 
     def check(self, ledger: Iterable[Occurrence], now_ms: int) -> None:
-        """Compare with a ledger that a planner has been over."""
+        """Compare with a ledger that a planner has brought up to date."""
         self.advance(now_ms)
         rows = list(ledger)
         check_apart(rows)
-        for ms, fate in self.fates.items():
+        for ms, state in self.states.items():
             covering = [_kind(row) for row in rows if row.covers(ms)]
-            if covering == [RUNS] and fate == WITHDRAWN and self._is_to_come(ms, now_ms):
-                continue  # the trigger of a later edit has it again, and it was planned ahead
-            assert covering == [fate], f"{ms} is {covering}, not {fate}"
+            if covering == [RUNS] and state == WITHDRAWN and self._is_to_come(ms, now_ms):
+                continue  # a later trigger has this time again, and it was planned ahead
+            assert covering == [state], f"{ms} is {covering}, not {state}"
         for row in rows:
-            told = [ms for ms in self.fates if row.covers(ms)]
-            if told:
-                assert len(told) == row.count, f"{row} covers {told}"
+            covered = [ms for ms in self.states if row.covers(ms)]
+            if covered:
+                assert len(covered) == row.count, f"{row} covers {covered}"
             else:
                 is_ahead = row.state is OccurrenceState.PLANNED
                 is_ahead = is_ahead and self._is_to_come(row.nominal_ms, now_ms)
-                assert is_ahead or _kind(row) == WITHDRAWN, f"unasked: {row}"
+                assert is_ahead or _kind(row) == WITHDRAWN, f"unexpected: {row}"
 
     def _is_to_come(self, ms: int, now_ms: int) -> bool:
         is_active = self.enabled and not self.is_deleted

@@ -1,7 +1,7 @@
-"""A random walk over the verbs about jobs: the same steps for every store.
+"""A random walk over the job verbs, with the same steps for every store.
 
-What a step asks follows from the walk's seed and from what the model answered before, so two
-stores that are given the same steps on the same clock must give the same answers.
+A step follows from the seed of the walk and the earlier answers of the model, so two stores that
+take the same steps on the same clock must give the same answers.
 """
 
 import random
@@ -46,7 +46,7 @@ Step = Callable[[Store], Coroutine[Any, Any, object]]
 
 
 class JobWalk:
-    """Steps of a walk, one after another."""
+    """Generates the steps of a walk."""
 
     def __init__(self, seed: int, clock: ManualClock) -> None:
         self._chance = random.Random(seed)
@@ -56,7 +56,7 @@ class JobWalk:
         self._tokens: list[tuple[WorkerId, Token]] = []
         self._asker = WORKERS[0]
         self._theirs: dict[tuple[Store, Token], Token] = {}
-        """Tokens of a store by the model's: their fences may grow at any pace."""
+        """Tokens of a store by the token of the model; their fences may differ."""
         self._makers: dict[Callable[[], Step], int] = {
             self._insert: 20,
             self._claim: 25,
@@ -77,13 +77,13 @@ class JobWalk:
         }
 
     def next(self) -> tuple[str, Step]:
-        """The next step with its name; time goes on meanwhile."""
+        """Advance the clock, and return the next step with its name."""
         self._clock.advance(milliseconds=self._time())
         (maker,) = self._chance.choices(list(self._makers), list(self._makers.values()))
         return maker.__name__, maker()
 
     def learn(self, answer: object) -> None:
-        """Remember what the model answered, for later steps."""
+        """Remember an answer of the model for later steps."""
         if isinstance(answer, Claims):
             self._leases = (self._leases + answer.jobs)[-REMEMBERED:]
             held = sorted({token for tokens in answer.holds.values() for token in tokens})
@@ -91,7 +91,7 @@ class JobWalk:
             self._tokens = (self._tokens + [(asker, token) for token in held])[-REMEMBERED:]
 
     def match(self, store: Store, answer: object, expected: object) -> object:
-        """A store's answer with the model's fences in its tokens, which are remembered."""
+        """Return a store's answer with the tokens of the model, and remember the store's tokens."""
         if not isinstance(answer, Claims) or not isinstance(expected, Claims):
             return answer
         holds = dict(answer.holds)
@@ -181,8 +181,8 @@ class JobWalk:
 
     def _end(self, job: LeasedJob) -> Finish:
         outcome = self._outcome()
-        # A recorded start was charged, and a worker knows that. Only a recorded start is given
-        # back; here it may have been refused.
+        # A worker knows that a recorded start was charged. Only a recorded start is refunded; in
+        # this walk it may have been refused.
         is_begun = self._maybe(0.2) or (job.id, job.fence) in self._started
         is_charged = is_begun and not isinstance(outcome, Released)
         end = decide(job, outcome, self._chance.random(), is_charged=is_charged)
@@ -229,28 +229,28 @@ class JobWalk:
         text = str(self._chance.randint(1, 100))
         return lambda store: store.note_progress([ProgressNote(job.id, job.fence, text)])
 
-    def _wish(self) -> tuple[JobId, dict[str, Any]]:
+    def _target(self) -> tuple[JobId, dict[str, Any]]:
         by = {"by": self._pick(None, "ada"), "reason": self._pick(None, "because")}
         return self._chance.choice(IDS), by
 
     def _cancel(self) -> Step:
-        job_id, words = self._wish()
-        return lambda store: store.cancel_job(job_id, **words)
+        job_id, options = self._target()
+        return lambda store: store.cancel_job(job_id, **options)
 
     def _retry(self) -> Step:
-        job_id, words = self._wish()
+        job_id, options = self._target()
         reset = self._maybe()
-        return lambda store: store.retry_job(job_id, reset_attempts=reset, **words)
+        return lambda store: store.retry_job(job_id, reset_attempts=reset, **options)
 
     def _delete(self) -> Step:
-        job_id, words = self._wish()
-        return lambda store: store.delete_job(job_id, **words)
+        job_id, options = self._target()
+        return lambda store: store.delete_job(job_id, **options)
 
     def _sweep(self) -> Step:
         limit = self._pick(1, 3, 1_000)
         if self._maybe():
             return lambda store: store.promote_due(limit)
-        # Stores may release leases that end at the same time in any order: take all of them.
+        # Stores may release leases that expire together in any order, so release all of them.
         return lambda store: store.release_expired(1_000)
 
     def _prune(self) -> Step:
@@ -271,21 +271,21 @@ class JobWalk:
     def _lock(self) -> Step:
         name, owner = self._pick("one", "two"), self._pick("ada", "bob")
         ttl_ms = self._pick(1, 1_000, 20_000)
-        wish = self._pick("acquire", "acquire", "extend", "release")
-        if wish == "release":
+        verb = self._pick("acquire", "acquire", "extend", "release")
+        if verb == "release":
             return lambda store: store.release_lock(name, owner)
-        if wish == "extend":
+        if verb == "extend":
             return lambda store: store.extend_lock(name, owner, ttl_ms)
         return lambda store: store.acquire_lock(name, owner, ttl_ms)
 
     def _worker(self) -> Step:
         worker = WorkerInfo(self._chance.choice(WORKERS), "host", 1, QUEUES, self._pick(1, 2))
-        wish = self._pick("beat", "beat", "leave", "forget", "list")
-        if wish == "leave":
+        verb = self._pick("beat", "beat", "leave", "forget", "list")
+        if verb == "leave":
             return lambda store: store.remove_worker(worker.id)
-        if wish == "forget":
+        if verb == "forget":
             return lambda store: store.remove_silent_workers(20_000)
-        if wish == "list":
+        if verb == "list":
             return lambda store: store.list_workers()
         return lambda store: store.beat(worker)
 
@@ -302,7 +302,7 @@ class JobWalk:
 
 
 async def dump(store: Store) -> list[object]:
-    """Everything that can be read about jobs."""
+    """Return everything that can be read about jobs."""
     jobs = await store.list_jobs(JobFilter(), limit=1_000)
     known: list[object] = [*jobs, *await store.count_jobs(), *await store.list_queues()]
     for job in jobs:
@@ -311,7 +311,7 @@ async def dump(store: Store) -> list[object]:
 
 
 async def check_sound(store: Store) -> int:
-    """What holds in every state of every store; gives the number of events."""
+    """Check the invariants of stored jobs, and return the number of events."""
     count = 0
     for job in await store.list_jobs(JobFilter(), limit=1_000):
         count += await _check_events(store, job)
@@ -324,7 +324,7 @@ async def check_sound(store: Store) -> int:
 
 
 async def _check_events(store: Store, job: Job) -> int:
-    """The events are a way through the table, without a gap, to where the job is."""
+    """Check that the events form a path of allowed transitions to the state of the job."""
     events = await store.job_events(job.id)
     assert [event.seq for event in events] == list(range(1, job.events + 1)), job
     assert events[0].state in (JobState.SCHEDULED, JobState.QUEUED), job
@@ -338,7 +338,7 @@ async def _check_events(store: Store, job: Job) -> int:
 
 
 async def _check_attempts(store: Store, job: Job) -> None:
-    """One attempt per claim, all closed but that of a running job."""
+    """Check that there is one attempt per claim, all closed except that of a running job."""
     attempts = await store.job_attempts(job.id)
     assert [each.number for each in attempts] == list(range(1, job.fence + 1)), job
     is_open = [each.status is None for each in attempts]

@@ -44,7 +44,7 @@ NAMES = {name: number for number, name in enumerate(MONTHS, start=1)} | {
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """A zone, and what a rule does when its clocks change."""
+    """A zone, and the policies of a rule for clock changes."""
 
     tz: str = "UTC"
     gap: Gap = "next_valid"
@@ -64,18 +64,18 @@ class Fields:
 
 
 def split(expression: str) -> Fields:
-    """Five fields, or six with the seconds first, or a macro."""
+    """Return the fields of an expression: five, six with the seconds first, or a macro."""
     texts = MACROS.get(expression.lower(), expression).upper().split()
     texts[-1] = last_sunday_is_seven(texts[-1])
     return Fields(*texts) if len(texts) == 6 else Fields("0", *texts)
 
 
 def last_sunday_is_seven(weekdays: str) -> str:
-    """`SAT-SUN` is `6-7`, while `SUN-SAT` is `0-6`."""
+    """Replace a last `SUN` by 7: `SAT-SUN` is `6-7`, while `SUN-SAT` is `0-6`."""
     return re.sub(r"(?<!\bSUN)-SUN\b(?!#)", "-7", weekdays)
 
 
-# The grammar: which texts are expressions at all.
+# The grammar: which texts are valid expressions.
 
 VALUE = r"\d{1,2}|[A-Z]{3}"
 PLAIN = re.compile(rf"(\*|(?P<first>{VALUE})(-(?P<last>{VALUE}))?)(/(?P<step>\d{{1,2}}))?")
@@ -92,7 +92,7 @@ FIELD_NAMES = {"month": MONTHS, "weekday": WEEKDAYS}
 
 
 def is_expression(expression: str, *, seconds: bool = False) -> bool:
-    """Is this a rule, and one that can ever match?"""
+    """Return whether this is a valid rule that can match at some time."""
     texts = MACROS.get(expression.lower(), expression).split()
     if len(texts) != 5 + (seconds and not expression.startswith("@")):
         return False
@@ -135,7 +135,7 @@ def is_plain(name: str, part: str) -> bool:
 
 
 def matches(text: str, value: int, low: int, high: int) -> bool:
-    """Does a field without day rules (`L`, `W`, `#`) name this value?"""
+    """Return whether a field without day rules (`L`, `W`, `#`) matches a value."""
     return any(part_matches(part, value, low, high) for part in text.split(","))
 
 
@@ -171,7 +171,7 @@ def last_of_month(day: date) -> date:
 
 
 def nearest_weekday(target: date) -> date:
-    """The closest Monday to Friday in the same month: on it, a day off it, or two days off it."""
+    """Return the nearest weekday in the same month, at most two days away."""
     for distance in (0, -1, 1, -2, 2):
         day = target + distance * DAY
         if day.month == target.month and day.weekday() < 5:
@@ -209,7 +209,7 @@ def times_of_day(fields: Fields) -> tuple[time, ...]:
 
 @lru_cache(maxsize=4096)
 def can_match(expression: str) -> bool:
-    """The calendar repeats after 400 years, weekdays included."""
+    """Return whether any date matches. The calendar with its weekdays repeats after 400 years."""
     fields = split(expression)
     return any(date_matches(fields, day) for day in days(date(2000, 1, 1), date(2399, 12, 31)))
 
@@ -225,7 +225,7 @@ def days(first: date, last: date) -> Iterator[date]:
 
 @lru_cache(maxsize=200_000)
 def instants_of(wall: datetime, clocks: Clocks) -> tuple[datetime, ...]:
-    """PEP 495: in a fold, `fold` picks the reading; in a gap, it picks the offset to read with."""
+    """Return the instants of a wall time. `fold` selects the offset in folds and gaps (PEP 495)."""
     zone = ZoneInfo(clocks.tz)
     with_old_offset = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     with_new_offset = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
@@ -253,7 +253,7 @@ def offset_at(instant: datetime, tz: str) -> timedelta:
 
 
 def first_change(before: datetime, after: datetime, tz: str) -> datetime:
-    """The first second with another offset than `before`, by halving."""
+    """Return the first second with another offset than `before`, by bisection."""
     old = offset_at(before, tz)
     assert offset_at(after, tz) != old
     while after - before > timedelta(seconds=1):
@@ -268,7 +268,7 @@ WallTimes = Callable[[date], Sequence[time]]
 
 
 def fires(walls_on: WallTimes, clocks: Clocks, first: date, last: date) -> Iterator[datetime]:
-    """Every fire of the wall dates first..last; neither sorted nor free of repetitions."""
+    """Yield the fires of the wall dates first..last, unsorted and with duplicates."""
     for day in days(first, last):
         for at in walls_on(day):
             yield from instants_of(datetime.combine(day, at), clocks)
@@ -288,7 +288,7 @@ def first_after(walls_on: WallTimes, clocks: Clocks, instant: datetime) -> datet
 def all_between(
     walls_on: WallTimes, clocks: Clocks, start: datetime, end: datetime
 ) -> list[datetime]:
-    """Strictly after start, up to and including end."""
+    """Return the fires strictly after start, up to and including end."""
     first = wall_at(start, clocks.tz).date() - SLACK
     last = wall_at(end, clocks.tz).date() + SLACK
     return sorted({fire for fire in fires(walls_on, clocks, first, last) if start < fire <= end})
@@ -300,7 +300,7 @@ def cron_walls(expression: str) -> WallTimes:
 
 
 def cron_clocks(expression: str, clocks: Clocks) -> Clocks:
-    """An hour that begins with a star follows the real clock, whatever the policies say."""
+    """Return the policies for a rule. A starred hour follows elapsed time and ignores them."""
     if split(expression).hour.startswith("*"):
         return Clocks(clocks.tz, gap="skip", fold="both")
     return clocks
@@ -309,7 +309,7 @@ def cron_clocks(expression: str, clocks: Clocks) -> Clocks:
 def cron_next(expression: str, clocks: Clocks, instant: datetime) -> datetime | None:
     fields = split(expression)
     if fields.second != "0" and fields.hour.startswith("*"):
-        # Up to 86,400 fires a day: too many to walk the wall, and the definition is near.
+        # Up to 86,400 fires a day are too many to walk wall time; search by instants instead.
         return cron_next_by_instants(expression, clocks.tz, instant)
     return first_after(cron_walls(expression), cron_clocks(expression, clocks), instant)
 
@@ -319,7 +319,7 @@ def cron_between(expression: str, clocks: Clocks, start: datetime, end: datetime
 
 
 def cron_next_by_instants(expression: str, tz: str, instant: datetime) -> datetime:
-    """For a starred hour, the definition itself: the first second whose wall time matches."""
+    """Return the first second whose wall time matches: the definition for a starred hour."""
     fields = split(expression)
     at = frozenset(times_of_day(fields))
     second = instant.replace(microsecond=0) + timedelta(seconds=1)

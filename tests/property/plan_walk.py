@@ -1,7 +1,7 @@
-"""A random walk over planning: edits, pauses, extras, outages and workers, for every store.
+"""A random walk over planning, for every store: edits, pauses, extra runs, outages and workers.
 
-What a step asks follows from the seed and from what the model holds, so stores that are given the
-same steps on the same clock must end alike. Job ids differ, but not their order: the stores' ids
+A step follows from the seed and the state of the model, so stores that take the same steps on the
+same clock must end in the same state. Job ids differ between stores, but not their order, so they
 are compared by rank.
 """
 
@@ -32,11 +32,11 @@ MINUTE_MS = 60_000
 REMEMBERED = 30
 
 Ask = Callable[[Store, dict[JobId, JobId]], Coroutine[Any, Any, object]]
-"""What a step does to a store, whose job ids are given by the model's."""
+"""A step: takes the store, and its job ids by those of the model."""
 
 
 class PlanWalk:
-    """Steps of a walk over a model, one after another."""
+    """Generates the steps of a walk from the state of a model."""
 
     def __init__(self, seed: int, clock: ManualClock, model: Store) -> None:
         self._chance = random.Random(seed)
@@ -44,11 +44,11 @@ class PlanWalk:
         self._model = model
         self._leases: list[LeasedJob] = []
         self.ids: list[ScheduleId] = []
-        """Of every schedule that ever was."""
+        """Ids of all schedules that were ever created."""
         self.moved: set[ScheduleId] = set()
-        """Those whose hand was moved by an edit or a pause."""
-        self.meddled: set[str] = set()
-        """Those of which an operator let a job run."""
+        """Schedules whose next time was moved by an edit or a pause."""
+        self.retried: set[str] = set()
+        """Schedules of jobs that an operator retried."""
         self._makers: dict[Callable[[], Coroutine[Any, Any, Ask]], int] = {
             self._put: 12,
             self._delete_schedule: 1,
@@ -66,7 +66,7 @@ class PlanWalk:
         }
 
     async def next(self) -> tuple[str, Ask]:
-        """The next step with its name; time goes on meanwhile."""
+        """Advance the clock, and return the next step with its name."""
         steps_ms = [0, 1, 7_000, 20_000, MINUTE_MS, 5 * MINUTE_MS, 60 * MINUTE_MS, 400 * MINUTE_MS]
         (step_ms,) = self._chance.choices(steps_ms, [30, 5, 20, 25, 12, 5, 2, 1])
         self._clock.advance(milliseconds=step_ms)
@@ -74,7 +74,7 @@ class PlanWalk:
         return maker.__name__.strip("_"), await maker()
 
     def learn(self, answer: object) -> None:
-        """Remember what the model's workers hold."""
+        """Remember the jobs that workers of the model claimed."""
         if isinstance(answer, tuple) and hasattr(answer, "jobs"):
             self._leases = (self._leases + answer.jobs)[-REMEMBERED:]
 
@@ -231,7 +231,7 @@ class PlanWalk:
         job = await self._some_job()
         if job is None:
             return await self._plan()
-        self.meddled.add(job.schedule_id or "")
+        self.retried.add(job.schedule_id or "")
         return lambda store, ids: store.retry_job(ids[job.id], by="ada")
 
     async def _delete_job(self) -> Ask:
@@ -254,7 +254,7 @@ def _timing(definition: Definition) -> tuple[object, ...]:
 
 
 async def all_jobs(store: Store) -> list[Job]:
-    """Every job by id."""
+    """Return all jobs, ordered by id."""
     jobs: list[Job] = []
     while page := await store.list_jobs(
         JobFilter(), before=jobs[-1].id if jobs else None, limit=1_000
@@ -264,7 +264,7 @@ async def all_jobs(store: Store) -> list[Job]:
 
 
 async def dump(store: Store, ids: list[ScheduleId]) -> list[object]:
-    """Everything that can be read about schedules, their rows, jobs and history."""
+    """Return everything that can be read about schedules, their rows, jobs and history."""
     known: list[object] = [
         *await store.list_schedules(FLOW, SCOPE),
         *await store.list_rows(limit=1_000),

@@ -1,8 +1,8 @@
-"""What the trigger tests draw from: expressions, zones, clock changes and instants.
+"""Strategies for the trigger tests: expressions, zones, clock changes and instants.
 
-Expressions come from one generator on `random.Random`. The differential test seeds it, and
-Hypothesis plays the random itself, so it can shrink what it finds; hence the simplest form
-stands first in every choice.
+Expressions come from one generator on `random.Random`. The differential test seeds it. Hypothesis
+supplies its own `Random` and can shrink what it finds, so every choice lists the simplest form
+first.
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.property.oracle import (
 )
 
 DEPTH = int(os.environ.get("DULY_TEST_DEPTH", "1"))
-"""How many times as long to search as in every run; `make test-deep` says ten."""
+"""Factor for the number of examples; `make test-deep` sets it to ten."""
 EXAMPLES_MANY = 200 * DEPTH
 EXAMPLES = 70 * DEPTH
 EXAMPLES_FEW = 25 * DEPTH
@@ -70,7 +70,7 @@ SECOND = timedelta(seconds=1)
 
 @cache
 def changes(tz: str) -> tuple[datetime, ...]:
-    """Every change of offset from 1970 to 2100: probed day by day, then halved to the second."""
+    """Return all changes of offset from 1970 to 2100: probed daily, then bisected to the second."""
     found = []
     for day in range((LAST - FIRST).days):
         before = FIRST + timedelta(days=day)
@@ -99,7 +99,7 @@ Form = Callable[[Random], str]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The values of one field; `near` is where clock changes happen."""
+    """The values of one field; `near` are those around clock changes."""
 
     low: int
     high: int
@@ -158,7 +158,7 @@ def stepped_value(span: Span) -> Form:
 
 
 def numbers(span: Span) -> list[Form]:
-    """An open range of weekdays ends on 6, though a written one may end on 7."""
+    """Return forms for a field. An open range of weekdays ends on 6, a written one may end on 7."""
     opened = span if span.high != 7 else Span(0, 6)
     plain = [value(span), range_of(span), stepped_range(span), stepped_value(opened)]
     return [value(span), *plain, some(value(span)), some(lambda random: one_of(random, *plain))]
@@ -236,7 +236,7 @@ def day_of_week(random: Random) -> str:
 
 
 def expression(random: Random) -> str:
-    """Half of them every day, so that they meet the clock change they were put beside."""
+    """Return an expression. Half of them fire every day, and so on the day of a clock change."""
     time_of_day = f"{minute(random)} {hour(random)}"
     if random.randint(0, 1):
         return f"{time_of_day} {day_of_month(random)} {month(random)} {day_of_week(random)}"
@@ -248,7 +248,7 @@ def every_hour(random: Random) -> str:
 
 
 def six_fields(random: Random) -> str:
-    """Few fires a day at a fixed hour, many at a starred one: both are cheap to walk."""
+    """Return an expression with seconds whose next fire the oracle finds quickly."""
     seconds = one_of(random, value(MINUTES), star, stepped_star(MINUTES), some(value(MINUTES)))
     minutes = one_of(random, value(MINUTES), star, stepped_star(MINUTES), range_of(Span(0, 20)))
     hours = random.choice([str(HOURS.pick(random)), "*", "*/2", "*/3"])
@@ -276,7 +276,7 @@ def clocks(draw: st.DrawFn) -> Clocks:
 
 
 def instants(first: datetime = FIRST, last: datetime = LAST) -> st.SearchStrategy[datetime]:
-    """Whole seconds, milliseconds and microseconds."""
+    """Return instants of whole seconds, milliseconds and microseconds."""
     seconds = st.integers(0, (last - first) // SECOND).map(lambda count: first + count * SECOND)
     microseconds = st.sampled_from([0, 0, 1, 1_000, 500_000, 999_000, 999_999])
     return st.builds(lambda at, us: at + timedelta(microseconds=us), seconds, microseconds)
@@ -284,7 +284,7 @@ def instants(first: datetime = FIRST, last: datetime = LAST) -> st.SearchStrateg
 
 @st.composite
 def instants_near_changes(draw: st.DrawFn, tz: str) -> datetime:
-    """Two of three within 36 hours of a clock change, some exactly on it."""
+    """Draw instants, two of three within 36 hours of a clock change and some exactly on it."""
     if not changes(tz) or draw(st.integers(0, 2)) == 2:
         return draw(instants())
     change = draw(st.sampled_from(changes(tz)))

@@ -1,4 +1,4 @@
-"""Whole transactions between the reads and the commit of another one break no invariant."""
+"""Tests that transactions between the reads and the commit of another one break no invariant."""
 
 import random
 from collections import Counter
@@ -26,11 +26,11 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 STEPS = 150
 FAULTS = PortFaults(refused=0.05, stale=0.1, missing=0.05, lost=0.03)
 REPEATABLE = frozenset({"insert", "finish", "cancel", "release_tokens", "start", "sweep", "lock"})
-"""Verbs that a caller may repeat when it does not know whether they were done."""
+"""Verbs that a caller may repeat when the answer was lost."""
 
 
-class Story:
-    """Steps of two walks, of which some run between the reads and the commit of another one."""
+class InterleavedWalks:
+    """Steps of two walks, some of them between the reads and the commit of another step."""
 
     def __init__(self, store: BetweenStore, clock: ManualClock, seed: int) -> None:
         self.store = store
@@ -40,10 +40,10 @@ class Story:
         self._jobs = JobWalk(seed, clock)
         self._erasing: str | None = None
         store.other = self.act
-        store.let_run = self._plans.meddled
+        store.let_run = self._plans.retried
 
     def act(self) -> None:
-        """Ask for one thing; where the answer is lost, perhaps again."""
+        """Take one step. If its answer is lost, repeat it when that is allowed."""
         chance = self._chance.random()
         if chance < 0.05:
             self._ask("upkeep", self._keep_up)
@@ -84,29 +84,29 @@ class Story:
         except TooManyConflicts:
             raise
         except (InvalidInput, BackendUnavailable):
-            # Time went on since it was asked for, or since it began.
+            # Refused because time has passed since the step was drawn, or since it began.
             self.taken["refused"] += 1
 
 
-def tell(seed: int, faults: PortFaults = FAULTS, steps: int = STEPS) -> Counter[str]:
-    """Tell a story and check it; return what happened, and how often."""
+def run_walks(seed: int, faults: PortFaults = FAULTS, steps: int = STEPS) -> Counter[str]:
+    """Run both walks with checks. Return the number of steps and events by name."""
     clock = ManualClock(START)
     store = BetweenStore(clock, faults=faults, seed=seed)
-    story = Story(store, clock, seed)
+    walks = InterleavedWalks(store, clock, seed)
     with ids_from(clock, random.Random(seed).randbytes):
         for _ in range(steps):
-            store.step(story.act)
+            store.step(walks.act)
     happened = {"between": store.between, "conflicts": store.in_vain}
-    return story.taken + Counter(happened)
+    return walks.taken + Counter(happened)
 
 
 @pytest.mark.parametrize("seed", range(10 * DEPTH))
-def test_stories_are_sound(seed: int) -> None:
-    tell(seed)
+def test_interleaved_walks_are_sound(seed: int) -> None:
+    run_walks(seed)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.unchecked for case in CASES])
-def test_pairs_that_meet_are_sound(case: Case) -> None:
+def test_interleaved_pairs_are_sound(case: Case) -> None:
     meet(case, unchecked="nothing")
 
 
@@ -124,24 +124,24 @@ def test_every_kind_that_must_be_held_has_a_case() -> None:
     assert {kind.name for kind in KINDS} <= covered
 
 
-def test_stories_have_conflicts_faults_and_repetitions() -> None:
-    """What never happens proves nothing."""
-    taken = sum((tell(seed) for seed in range(3)), Counter[str]())
+def test_walks_have_conflicts_faults_and_repetitions() -> None:
+    """The walks would prove nothing if these events did not happen."""
+    taken = sum((run_walks(seed) for seed in range(3)), Counter[str]())
     assert min(taken[name] for name in ("between", "conflicts", "lost", "repeated")) > 3, taken
 
 
-def test_a_story_repeats_itself() -> None:
-    assert tell(5) == tell(5)
+def test_walks_are_reproducible() -> None:
+    assert run_walks(5) == run_walks(5)
 
 
-def test_a_use_case_that_always_loses_gives_up() -> None:
+def test_endless_conflicts_are_given_up() -> None:
     store = BetweenStore(ManualClock(START), faults=PortFaults(refused=1.0))
     with pytest.raises(TooManyConflicts):
         run(store.acquire_lock("keeper", "ada", 1_000))
     assert not store.tables.locks
 
 
-def test_ids_stay_the_same_when_a_use_case_is_run_again() -> None:
+def test_ids_stay_the_same_on_retry_of_a_transaction() -> None:
     store = BetweenStore(ManualClock(START))
     drawn: list[list[str]] = []
 

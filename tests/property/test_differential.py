@@ -1,7 +1,7 @@
-"""The engine beside croniter and cronsim: every disagreement has a name, a reason and a judge.
+"""Tests of the engine against croniter and cronsim: every difference has a documented reason.
 
-Thousands of expressions from a fixed seed. Where the answers differ, the brute-force oracle must
-side with us and a row of disagreements.py must explain the difference; anything else fails.
+They use thousands of expressions from a fixed seed. Where the answers differ, the brute-force
+oracle must agree with Duly and a row of disagreements.py must explain the difference.
 """
 
 import time
@@ -28,7 +28,7 @@ FIRES = 3
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
 
 
-# The three engines, asked the same question.
+# The three engines behind the same interface.
 
 
 def ours(expression: str, tz: str, base: datetime) -> Answer:
@@ -78,7 +78,7 @@ PEERS: dict[str, Engine] = {"croniter": by_croniter, "cronsim": by_cronsim}
 SIX_FIELD_PEERS = PEERS | {"croniter by default": by_croniter_by_default}
 
 
-# What they are asked.
+# The expressions and instants to compare.
 
 
 Question = tuple[str, str, datetime]
@@ -131,7 +131,7 @@ DIALECTS = [
 
 
 def questions_about_dialects() -> Iterator[Question]:
-    """What other crons write or read in another way, every 20 minutes around two changes."""
+    """Yield forms that crons read differently, every 20 minutes around two clock changes."""
     for tz in ZONES:
         for change in strategies.changes_in(tz, 2026) or [datetime(2026, 3, 8, 7, tzinfo=UTC)]:
             for thirds_of_hours in range(-6, 4):
@@ -149,7 +149,7 @@ def disagreements() -> Iterator[Disagreement]:
                 yield Disagreement(library, expression, tz, base, own, theirs)
 
 
-# The judge.
+# Classification of differences.
 
 
 def oracle_sides_with_us(case: Disagreement) -> bool:
@@ -166,7 +166,7 @@ def oracle_sides_with_us(case: Disagreement) -> bool:
 
 
 def explanation(case: Disagreement) -> Reason | None:
-    """A reason alone excuses nothing: the oracle has to agree with us as well."""
+    """Return the reason for a difference, if the oracle agrees with Duly, else None."""
     return classify(case) if oracle_sides_with_us(case) else None
 
 
@@ -184,7 +184,7 @@ def test_every_disagreement_is_explained(
     for name, count in counts.items():
         record_testsuite_property(name, count)
     assert not unexplained, "\n".join(map(describe, unexplained))
-    assert set(counts) == {reason.name for reason in REASONS}, "a reason that nothing needs"
+    assert set(counts) == {reason.name for reason in REASONS}, "a reason without a case"
 
 
 def describe(case: Disagreement) -> str:
@@ -207,7 +207,7 @@ def in_words(answer: Answer) -> str:
     ("expression", "day"), [("30 1 * * *", "11-01"), ("20 */2 * * *", "03-08")]
 )
 def test_nothing_excuses_a_wrong_answer_of_ours(expression: str, day: str) -> None:
-    """The same disagreement with the parts exchanged: the reason may fit, the oracle objects."""
+    """With the answers swapped, a reason may fit, but the oracle disagrees."""
     base = utc(f"2026-{day}T05:15")
     own, theirs = (ask(expression, "America/New_York", base) for ask in (ours, by_croniter))
     right = Disagreement("croniter", expression, "America/New_York", base, own, theirs)
@@ -230,7 +230,7 @@ def test_reasons_are_sentences_with_one_name_each() -> None:
     assert all(reason.why.endswith(".") and reason.library in reason.name for reason in REASONS)
 
 
-# The vectors of the requirements, part (c): what we answer where the crons of the world differ.
+# The vectors of the requirements, part (c): Duly's answers where crons differ.
 
 
 def utc(text: str) -> datetime:
@@ -299,7 +299,7 @@ def test_vector_unknown_zone_is_refused() -> None:
 
 
 def test_vector_hash_needs_a_key() -> None:
-    """Accepted, but never at random: without a key there is no answer."""
+    """`H` is never random: without a key there is no answer."""
     with pytest.raises(InvalidTrigger, match="bind"):
         cron("H * * * *").next_after(utc("2026-03-07T12:00"))
 

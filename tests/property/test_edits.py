@@ -1,4 +1,4 @@
-"""Random edits of schedules: the ledger says of every time what a small oracle expects."""
+"""Tests of random edits of schedules: the ledger agrees with a small model for every time."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from tests.property.strategies import DEPTH
 from tests.property.test_plan_walk import START
 
 SPREADS = {"a": 0, "b": 200, "c": 100}
-"""Seconds by name of a schedule: with the same spread, times come in their order."""
+"""Spread in seconds by schedule name. With one spread per schedule, runs keep their order."""
 STEPS = 90
 CHECK_EVERY = 9
 DAY_MS = 86_400_000
@@ -37,7 +37,7 @@ AHEAD = frozenset({JobState.SCHEDULED, JobState.QUEUED, JobState.PROCESSING})
 
 
 class EditWalk:
-    """A walk over a few schedules, each with what is expected of it."""
+    """A walk over a few schedules, each with its expected ledger."""
 
     def __init__(self, seed: int, clock: ManualClock, store: Store, *, mixes_spreads: bool) -> None:
         self.chance = random.Random(seed)
@@ -45,7 +45,7 @@ class EditWalk:
         self.clock = clock
         self.store = store
         self.expected: dict[str, Expected] = {}
-        """By schedule id, of deleted ones too."""
+        """By schedule id, including deleted schedules."""
         self.leases: list[LeasedJob] = []
 
     async def step(self) -> None:
@@ -101,7 +101,7 @@ class EditWalk:
         spread = SPREADS[name]
         return self.chance.choice(
             [
-                # Anchored, so that one has times of another.
+                # Anchored, so that the triggers share some times.
                 every(seconds=20, spread=spread, start_at=START),
                 every(minutes=3, spread=spread, start_at=START),
                 every(seconds=50, spread=spread),
@@ -112,9 +112,9 @@ class EditWalk:
 
     async def delete(self) -> None:
         key = ScheduleKey("mail", "system", self.chance.choice(list(SPREADS)))
-        gone = await self.store.delete_schedule(key)
-        if isinstance(gone, Schedule):
-            self.expected[gone.id].delete(self.clock.now_ms())
+        deleted = await self.store.delete_schedule(key)
+        if isinstance(deleted, Schedule):
+            self.expected[deleted.id].delete(self.clock.now_ms())
 
     async def plan(self) -> None:
         look_ahead_ms = self.chance.choice([0, 60_000, 300_000])
@@ -160,7 +160,7 @@ class EditWalk:
 async def walk(
     seed: int, store: Store, clock: ManualClock, *, mixes_spreads: bool = False
 ) -> EditWalk:
-    """Walk, and compare now and then; with mixed spreads, a time may come twice or be passed by."""
+    """Walk, and compare at intervals. With mixed spreads, a time may come twice or be skipped."""
     taken = EditWalk(seed, clock, store, mixes_spreads=mixes_spreads)
     for number in range(STEPS):
         await taken.step()
@@ -189,16 +189,16 @@ def test_edits_of_the_spread_cover_nothing_twice(seed: int) -> None:
     walk_in_memory(seed, mixes_spreads=True)
 
 
-def test_walks_see_every_fate() -> None:
-    """Together they see every kind of time, many of each."""
-    fates = [
-        fate
+def test_walks_produce_every_state() -> None:
+    """Together the walks produce many times of every state."""
+    states = [
+        state
         for seed in range(5)
         for each in walk_in_memory(seed).expected.values()
-        for fate in each.fates.values()
+        for state in each.states.values()
     ]
     for kind in (RUNS, WITHDRAWN, PAUSED):
-        assert fates.count(kind) > 50, kind
+        assert states.count(kind) > 50, kind
 
 
 def forgets_them(row: Any, *_: object) -> Any:

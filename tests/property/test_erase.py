@@ -1,4 +1,4 @@
-"""Two owners and random deeds: erasing one leaves the other's things as they were."""
+"""Tests of erasure after random operations of two owners: the data of the other is unchanged."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -29,8 +29,8 @@ PAIRS = [("user:ada", "user:bob"), ("workspace:a", "user:a"), ("user:a", "worksp
 WORKER = WorkerId("worker_1")
 
 
-async def deed(store: Store, clock: ManualClock, random: Random, scope: str, number: int) -> None:
-    """Something that an owner does, or that happens to its things."""
+async def act(store: Store, clock: ManualClock, random: Random, scope: str, number: int) -> None:
+    """Run a random operation of an owner, or a planner or worker step."""
     key = ScheduleKey("mail", scope, f"s{random.randrange(4)}")
     match random.randrange(8):
         case 0 | 1:
@@ -68,8 +68,8 @@ async def deed(store: Store, clock: ManualClock, random: Random, scope: str, num
                     await store.cancel_job(each.id, by=scope)
 
 
-async def things(store: Store, scope: str, schedule_ids: set[ScheduleId]) -> dict[str, object]:
-    """All that can be read of an owner."""
+async def stored(store: Store, scope: str, schedule_ids: set[ScheduleId]) -> dict[str, object]:
+    """Return everything that can be read about an owner."""
     jobs = [job for job in await store.list_jobs(JobFilter(), limit=1_000) if job.scope == scope]
     return {
         "schedules": await store.list_schedules("mail", scope),
@@ -94,24 +94,24 @@ async def things(store: Store, scope: str, schedule_ids: set[ScheduleId]) -> dic
 
 async def walk(url: str, seed: int) -> None:
     random, clock = Random(seed), ManualClock(START)
-    gone, kept = PAIRS[seed % len(PAIRS)]
+    erased, kept = PAIRS[seed % len(PAIRS)]
     store = open_store(url, clock=clock)
     for number in range(STEPS):
-        await deed(store, clock, random, random.choice([gone, kept]), number)
+        await act(store, clock, random, random.choice([erased, kept]), number)
     ids = {ScheduleId(f"sch_{number}") for number in range(STEPS)}
     facts = {each: await store.schedule_events(each) for each in ids}
-    before, events = await things(store, kept, ids), sum(map(len, facts.values()))
+    before, events = await stored(store, kept, ids), sum(map(len, facts.values()))
     total, limit = Erased(), random.choice([1, 3, 1_000])
     while True:
-        total += await store.erase(gone, cursor=total.cursor, limit=limit)
+        total += await store.erase(erased, cursor=total.cursor, limit=limit)
         if total.cursor is None:
             break
-    assert await things(store, kept, ids) == before
-    assert not any((await things(store, gone, ids)).values()) or total.running
+    assert await stored(store, kept, ids) == before
+    assert not any((await stored(store, erased, ids)).values()) or total.running
     left = [fact for each in ids for fact in await store.schedule_events(each)]
-    assert gone not in {fact.by for fact in left}
+    assert erased not in {fact.by for fact in left}
     assert len(left) == events - sum(
-        len(found) for found in facts.values() if gone in {fact.by for fact in found}
+        len(found) for found in facts.values() if erased in {fact.by for fact in found}
     )
     await store.close()
 

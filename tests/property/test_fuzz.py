@@ -1,6 +1,6 @@
-"""Whatever arrives, the parser answers with a trigger or with InvalidTrigger, after little work.
+"""Tests that the parser returns a trigger or raises InvalidTrigger for any input, in bounded time.
 
-Work is counted in function calls, not in seconds: a count is the same on a busy machine.
+Time is counted in function calls rather than seconds, so that a busy machine does not matter.
 """
 
 import json
@@ -19,10 +19,10 @@ from duly import InvalidTrigger, Trigger, cron, every, once, parse_trigger, week
 from tests.property import strategies
 from tests.property.strategies import MANY, USUAL
 
-CALLS_MOST = 20_000
-# The name of an unknown zone is compared with 600 others, to suggest one.
-CALLS_MOST_FOR_A_ZONE = 200_000
-MESSAGE_MOST = 2_000
+CALLS_MAX = 20_000
+# An unknown zone is compared with 600 names to suggest one.
+CALLS_MAX_FOR_A_ZONE = 200_000
+MESSAGE_CHARACTERS_MAX = 2_000
 LONGEST = 100_000
 
 
@@ -30,7 +30,7 @@ LONGEST = 100_000
 
 
 class Calls:
-    """How many functions, ours and the interpreter's, were called."""
+    """Counts calls of functions, including built-in ones."""
 
     count = 0
 
@@ -50,21 +50,21 @@ def counted() -> Iterator[Calls]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _zones_are_listed() -> None:
-    """The list of zones is read from disk once a process, which is not the work of one call."""
+    """Load the list of zones, which is read from disk once per process, before any counting."""
     with pytest.raises(InvalidTrigger):
         cron("* * * * *", tz="Nowhere")
 
 
 def check(parse: Callable[[Any], Trigger], given_input: object) -> None:
-    """A trigger that works, or an error that says what is wrong, after bounded work."""
+    """Assert that the input gives a working trigger or a clear error, after bounded work."""
     found, calls = counted_parse(parse, given_input)
-    if calls >= CALLS_MOST:  # the first use of a zone in a process reads its rules from disk
+    if calls >= CALLS_MAX:  # the first use of a zone in a process reads its rules from disk
         found, calls = counted_parse(parse, given_input)
     if isinstance(found, InvalidTrigger):
-        assert calls < (CALLS_MOST_FOR_A_ZONE if found.field == "tz" else CALLS_MOST)
+        assert calls < (CALLS_MAX_FOR_A_ZONE if found.field == "tz" else CALLS_MAX)
         check_error(found)
     else:
-        assert calls < CALLS_MOST
+        assert calls < CALLS_MAX
         assert parse_trigger(found.to_json()) == found
 
 
@@ -87,7 +87,7 @@ def check_error(error: InvalidTrigger) -> None:
     assert error.allowed
     assert error.allowed in message
     assert repr(error.text) in message
-    assert len(message) < MESSAGE_MOST
+    assert len(message) < MESSAGE_CHARACTERS_MAX
     if error.position is not None:
         assert error.source is not None
         assert error.source[error.position : error.position + len(error.text)] == error.text
@@ -120,7 +120,7 @@ TEXTS = st.one_of(
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """A valid expression with a few characters exchanged, left out or put in."""
+    """Draw a valid expression with a few characters replaced, removed or inserted."""
     text = strategies.expression(draw(st.randoms(use_true_random=False)))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(text)))
@@ -180,7 +180,7 @@ LONG_TEXTS = [
 
 @pytest.mark.parametrize("text", LONG_TEXTS, ids=lambda text: f"{text[:12]} x {len(text)}")
 def test_long_texts_are_refused_at_once(text: str) -> None:
-    """Long input costs no more than short input, in calls and in the length of the message."""
+    """Long input needs no more calls than short input, and its message is no longer."""
     for parse in (parse_trigger, cron):
         with pytest.raises(InvalidTrigger):
             parse(text)
@@ -223,7 +223,7 @@ STORED: list[dict[str, object]] = [
 
 @st.composite
 def changed_objects(draw: st.DrawFn) -> dict[str, object]:
-    """A stored trigger with one or two of its entries replaced, left out or added."""
+    """Draw a stored trigger with one or two entries replaced, removed or added."""
     stored = dict(draw(st.sampled_from(STORED)))
     for _ in range(draw(st.integers(1, 2))):
         name = draw(st.one_of(st.sampled_from(sorted(stored) or ["v"]), st.text(max_size=8)))
@@ -243,7 +243,7 @@ def test_parse_takes_or_refuses_any_object(thing: object) -> None:
 @MANY
 @given(thing=st.one_of(changed_objects(), OBJECTS))
 def test_parse_takes_or_refuses_any_json(thing: object) -> None:
-    """Python writes and reads NaN and Infinity in JSON, so these come in here too."""
+    """Python reads and writes NaN and Infinity in JSON, so both can occur."""
     check(parse_trigger, json.dumps(thing))
 
 

@@ -1,4 +1,4 @@
-"""Gaps against a model of transactions: no search misses an entry, and none walks twice."""
+"""Tests of gaps against a model of transactions: no entry is missed, no dead entry read twice."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ ORDERS = (*range(0, 5_000, 250), *range(7_000, 7_060), -(2**43) + 5, -(2**43) + 
 
 @dataclass
 class Row:
-    """An entry: who entered it and who took it out, by their transactions."""
+    """An entry, with the transactions that inserted and deleted it."""
 
     key: Key
     entered: int
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows as PostgreSQL keeps them while nothing may be removed."""
+    """A table with dead rows, as in PostgreSQL while an old snapshot prevents VACUUM."""
 
     fault: str = ""
     next_xid: int = 100
@@ -75,14 +75,14 @@ class Table:
                 self.undone |= {xid} if name == "rollback" else set()
 
     def leave(self, xid: int, choice: int) -> None:
-        """Take out a row that nobody else is taking out, one of the lowest."""
+        """Delete one of the lowest rows that no other transaction is deleting."""
         now = self.snapshot()
         free = [r for r in self.rows if self.is_visible(r, now) and r.left not in self.running]
         if free:
             sorted(free, key=lambda row: row.key)[: 1 + choice % 3][-1].left = xid
 
     def look(self) -> None:
-        """Search as the statement does, and see that every visible entry is in a segment."""
+        """Search as the SQL statement does, and check that every visible entry is in a segment."""
         seen = self.snapshot()
         visible = [row for row in self.rows if self.is_visible(row, seen)]
         if self.fault == "reads with locks":
@@ -98,7 +98,7 @@ class Table:
         assert len(self.gaps.segments) <= 2 * MAX_SEGMENTS
 
     def entered(self, visible: Iterable[Row]) -> list[Segment]:
-        """Group what the last snapshot did not see, as the statement does."""
+        """Group the entries that the last snapshot did not see, as the SQL statement does."""
         known = self.gaps.snapshot
         if known is NO_SNAPSHOT:
             return []
@@ -119,7 +119,7 @@ class Table:
         return sorted(pieces)[:MAX_GROUPS]
 
     def first(self, segment: Segment, visible: Iterable[Row]) -> Key | None:
-        """Return the lowest visible entry of a segment, and count what is walked over before it."""
+        """Return the lowest visible entry of a segment, and count the dead entries before it."""
         inside = [row.key for row in visible if segment.start <= row.key < segment.stop]
         found = min(inside, default=None)
         stop = segment.stop if found is None else found
@@ -135,7 +135,7 @@ steps = st.tuples(st.sampled_from(STEPS), st.integers(0, 50), st.integers(0, 500
 
 
 @given(st.lists(steps, max_size=120))
-def test_a_search_finds_every_entry_that_can_be_seen(plan: list[Step]) -> None:
+def test_a_search_finds_every_visible_entry(plan: list[Step]) -> None:
     table = Table()
     for step in [*plan, ("look", 0, 0)]:
         table.do(step)
@@ -147,7 +147,7 @@ def test_a_search_finds_every_entry_that_can_be_seen(plan: list[Step]) -> None:
     ["forgets running transactions", "keeps a gap with a new entry", "reads with locks"],
 )
 def test_a_faulty_search_is_caught(fault: str) -> None:
-    """A transaction that was open at the last search, a new entry, a deletion that is undone."""
+    """The faults ignore open transactions, new entries in a gap, and deletions rolled back."""
     caught = 0
     for seed in range(200):
         chance = random.Random(seed)
@@ -161,8 +161,8 @@ def test_a_faulty_search_is_caught(fault: str) -> None:
 
 
 @pytest.mark.parametrize("urgent", [0, 10])
-def test_what_has_passed_is_walked_over_once(urgent: int) -> None:
-    """Jobs pass one by one; of each ten some come with a higher priority."""
+def test_dead_entries_are_read_once(urgent: int) -> None:
+    """Jobs are inserted and deleted one by one, some of them with a higher priority."""
     table = Table()
     for number in range(1_000):
         order = number * MIN_GAP - (2**43 if number % 20 < urgent else 0)
@@ -179,7 +179,7 @@ def test_what_has_passed_is_walked_over_once(urgent: int) -> None:
     assert table.walked <= 1_100
 
 
-def test_what_passes_behind_an_unwanted_entry_is_walked_over_once() -> None:
+def test_dead_entries_behind_a_live_one_are_read_once() -> None:
     table = Table()
     table.rows.append(Row(Key(0, "unwanted"), 1))
     for number in range(1, 1_000):

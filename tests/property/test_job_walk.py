@@ -1,7 +1,7 @@
-"""Random walks over the verbs about jobs: sound in memory, and the same in every store.
+"""Tests of random walks over the job verbs: sound in memory, and the same in every store.
 
-The memory store is the model. The relational stores take the same steps on the same clock; every
-answer must be the same, and at times everything that can be read.
+The memory store is the model. The relational stores take the same steps on the same clock. Every
+answer must be the same; at intervals, all stored data is compared.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from duly.stores import MemoryStore, open_store
 from duly.stores.port import Store
 from duly.stores.sql.options import SqlOptions
 from duly.testing import ManualClock
-from tests.property.beside import check_beside
+from tests.property.derived_rows import check_derived_rows
 from tests.property.job_walk import JobWalk, check_sound, dump
 from tests.property.strategies import DEPTH
 
@@ -28,7 +28,7 @@ DUMP_EVERY = 50
 
 
 async def walk_in_memory(seed: int, steps: int) -> Counter[str]:
-    """Walk and check after every step; gives what the steps were, and how many events came."""
+    """Walk, and check every ten steps. Return the number of steps by name, and of events."""
     clock = ManualClock(START)
     store = MemoryStore(clock)
     walk, taken = JobWalk(seed, clock), Counter[str]()
@@ -44,7 +44,7 @@ async def walk_in_memory(seed: int, steps: int) -> Counter[str]:
 
 
 async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int = STEPS) -> None:
-    """Walk in memory and in a store, and compare."""
+    """Walk in memory and in another store, and compare."""
     model = MemoryStore(clock)
     walk = JobWalk(seed, clock)
     for number in range(steps):
@@ -56,7 +56,7 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
         walk.learn(expected)
         if number % DUMP_EVERY == 0 or number == steps - 1:
             assert await dump(store) == await dump(model), f"seed {seed}, step {number}: {name}"
-            check_beside(store)
+            check_derived_rows(store)
 
 
 async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
@@ -72,7 +72,7 @@ async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
 @pytest.mark.parametrize("seed", range(2 * DEPTH))
 def test_walk_is_sound(seed: int) -> None:
     taken = asyncio.run(walk_in_memory(seed, 2_000))
-    assert min(taken.values()) > 10, "a verb that is hardly asked proves nothing"
+    assert min(taken.values()) > 10, "each verb must be called often enough"
     assert taken["events"] > 200
 
 
@@ -101,7 +101,7 @@ def test_walk_notices_a_difference(broken: type[MemoryStore]) -> None:
         asyncio.run(walk_together(clock, broken(clock), seed=1))
 
 
-def test_walk_repeats_itself() -> None:
+def test_walk_is_reproducible() -> None:
     clock = ManualClock(START)
     asyncio.run(walk_together(clock, MemoryStore(clock), seed=2))
 

@@ -1,4 +1,4 @@
-"""The engine against the brute-force oracle, and the oracle against answers worked out by hand.
+"""Tests of the engine against the brute-force oracle, and of the oracle against hand-made answers.
 
 Random rules meet every zone with unusual clock changes, and for fixed years every half hour of
 every change meets all nine pairs of policies.
@@ -81,7 +81,7 @@ CHANGES_BY_HAND = [
 
 @pytest.mark.parametrize(("expression", "clocks", "day", "times"), CHANGES_BY_HAND)
 def test_clock_changes_by_hand(expression: str, clocks: Clocks, day: str, times: str) -> None:
-    """Every fire of one day of universal time."""
+    """All fires of one UTC day."""
     found = cron_between(expression, clocks, utc(day), utc(f"{day}T23:59"))
     assert found == [utc(f"{day}T{time}") for time in times.split()]
 
@@ -113,7 +113,7 @@ def test_oracle_refuses(expression: str) -> None:
 @FEW
 @given(case=strategies.cases(strategies.every_hour))
 def test_oracle_agrees_with_the_definition_of_a_starred_hour(case: Case) -> None:
-    """Walking wall time and walking real time are one thing where every matching instant counts."""
+    """For a starred hour, walking wall time and searching instants give the same fires."""
     by_instants = oracle.cron_next_by_instants(case.expression, case.clocks.tz, case.instant)
     assert cron_next(case.expression, case.clocks, case.instant) == by_instants
 
@@ -151,7 +151,7 @@ def field_like(random: Random) -> str:
 
 
 def test_grammar_agrees() -> None:
-    """What is not clearly a rule is refused, and nothing else."""
+    """The engine accepts exactly what the oracle's grammar accepts."""
     random, different = Random(SEED), []
     for _ in range(TEXTS):
         texts = ["0", "0", "*", "*", "*"]
@@ -196,7 +196,7 @@ def test_weekly_agrees(
 @MANY
 @given(case=strategies.cases(), length=st.integers(1, 8))
 def test_sequences_agree(case: Case, length: int) -> None:
-    """Answer after answer, through a change and out of it."""
+    """Successive answers agree through a clock change and after it."""
     end = case.instant + timedelta(days=3)
     expected = cron_between(case.expression, case.clocks, case.instant, end)[:length]
     if not expected:
@@ -265,7 +265,7 @@ def test_ranges_of_hours_through_a_change(tz: str, hours: str) -> None:
 
 
 def test_every_zone_of_the_table_has_its_oddity() -> None:
-    """The table is worth its time only while the tz database still has these changes."""
+    """The zones in the table still have the unusual changes for which they were chosen."""
     assert date(2011, 12, 30) in (change.date() for change in strategies.changes("Pacific/Apia"))
     shifts = {
         tz: {abs(strategies.shift_at(change, tz)) for change in strategies.changes(tz)}

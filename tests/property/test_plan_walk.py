@@ -1,4 +1,4 @@
-"""Random walks over planning: sound in memory, and the same in every store."""
+"""Tests of random walks over planning: sound in memory, and the same in every store."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ from duly.stores import MemoryStore, open_store
 from duly.stores.port import Store
 from duly.stores.sql.options import SqlOptions
 from duly.testing import ManualClock
-from tests.property.beside import check_beside
+from tests.property.derived_rows import check_derived_rows
 from tests.property.plan_walk import PlanWalk, all_jobs, dump
 from tests.property.strategies import DEPTH
 
@@ -30,7 +30,7 @@ STEPS = 600
 DUMP_EVERY = 20
 AT_WORK = frozenset({JobState.QUEUED, JobState.PROCESSING, JobState.RETRYING})
 BEFORE = frozenset({JobState.SCHEDULED, JobState.QUEUED})
-STANDS = {
+ALLOWED = {
     OccurrenceState.PLANNED: BEFORE,
     OccurrenceState.FIRED: AT_WORK,
     OccurrenceState.SUCCEEDED: frozenset({JobState.SUCCEEDED, JobState.DELETED}),
@@ -39,12 +39,12 @@ STANDS = {
     OccurrenceState.MISSED: frozenset({JobState.CANCELLED, JobState.DELETED}),
     OccurrenceState.WITHDRAWN: frozenset({JobState.CANCELLED, JobState.DELETED}),
 }
-"""Where the job of an occurrence may be found."""
+"""States that the job of an occurrence may have."""
 
 
 @pytest.fixture(autouse=True)
 def rising_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids made later sort later, within a millisecond too, so that stores agree on their order."""
+    """Make ids strictly increasing even within a millisecond, so that stores agree on the order."""
     numbers = count(1)
     single, many = id_makers.new_id.__kwdefaults__, id_makers.new_ids.__kwdefaults__
     assert single is not None
@@ -56,7 +56,7 @@ def rising_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_sound(store: MemoryStore, walk: PlanWalk) -> None:
-    """What holds in every state."""
+    """Check the invariants of the stored data."""
     tables = store._tables
     jobs = {job.id: job for job, _ in tables.jobs.values()}
     for schedule_id, holder in tables.running.items():
@@ -69,7 +69,7 @@ def check_sound(store: MemoryStore, walk: PlanWalk) -> None:
         if job.turn is not None and job.state in AT_WORK:
             at_work[job.schedule_id or ""].append(job)
     for schedule_id, together in at_work.items():
-        assert schedule_id in walk.meddled or len(together) == 1, together
+        assert schedule_id in walk.retried or len(together) == 1, together
     named = Counter(entry.occurrence.job_id for entry in tables.ledger.values())
     assert all(times == 1 for job_id, times in named.items() if job_id is not None)
     for schedule_id in walk.ids:
@@ -77,7 +77,7 @@ def check_sound(store: MemoryStore, walk: PlanWalk) -> None:
 
 
 def check_ledger(store: MemoryStore, jobs: dict[JobId, Job], schedule_id: str) -> None:
-    """No time is covered twice, and every row agrees with its job."""
+    """Check that no time is covered twice, and that every row agrees with its job."""
     found = [entry for (owner, _), entry in store._tables.ledger.items() if owner == schedule_id]
     rows = sorted((entry.occurrence for entry in found), key=lambda row: row.nominal_ms)
     for one, another in pairwise(rows):
@@ -87,13 +87,13 @@ def check_ledger(store: MemoryStore, jobs: dict[JobId, Job], schedule_id: str) -
         assert (row.job_id is None) <= (row.state not in (OccurrenceState.PLANNED,)), row
         job = None if row.job_id is None else jobs.get(row.job_id)
         if job is not None:
-            assert job.state in STANDS[row.state], (row, job)
+            assert job.state in ALLOWED[row.state], (row, job)
         elif row.job_id is not None:
-            assert not STANDS[row.state] & AT_WORK, row
+            assert not ALLOWED[row.state] & AT_WORK, row
 
 
 async def check_covered(store: MemoryStore, walk: PlanWalk, now_ms: int) -> int:
-    """After the planner, every time of a schedule that nobody moved has its row."""
+    """Check that after planning, each time of a schedule without edits has exactly one row."""
     while (await store.plan_occurrences(PlanRequest())).rows:
         pass
     checked = 0
@@ -111,7 +111,7 @@ async def check_covered(store: MemoryStore, walk: PlanWalk, now_ms: int) -> int:
 
 
 async def walk_in_memory(store: MemoryStore, clock: ManualClock, seed: int) -> Counter[str]:
-    """Walk and check after every step; gives what the steps were, and what was seen."""
+    """Walk and check after every step. Return the number of steps and of states by name."""
     walk, taken = PlanWalk(seed, clock, store), Counter[str]()
     for number in range(STEPS):
         name, ask = await walk.next()
@@ -129,25 +129,25 @@ async def walk_in_memory(store: MemoryStore, clock: ManualClock, seed: int) -> C
 
 
 class Names:
-    """Names for the ids of a store's jobs: the same for the same rank at the same step."""
+    """Maps the job ids of a store to names by rank, which are the same in every store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.by_id: dict[str, str] = {}
 
     async def learn(self) -> None:
-        """Name the jobs that are new."""
+        """Assign names to new jobs."""
         for job in await all_jobs(self._store):
             self.by_id.setdefault(job.id, f"job {len(self.by_id)}")
 
-    def told(self, known: object) -> str:
-        """What is known, with names in the place of ids."""
-        # A reason may name a job that was itself overtaken before it was made.
+    def renamed(self, known: object) -> str:
+        """Return a value as text, with names in place of ids."""
+        # A reason may name a job that was skipped before it was stored.
         return re.sub("job_[0-9a-f]{32}", lambda found: self.by_id.get(found[0], "?"), repr(known))
 
 
 async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int = 300) -> None:
-    """Walk in memory and in a store, and compare."""
+    """Walk in memory and in another store, and compare."""
     model = MemoryStore(clock)
     walk = PlanWalk(seed, clock, model)
     ours, theirs = Names(model), Names(store)
@@ -160,15 +160,15 @@ async def walk_together(clock: ManualClock, store: Store, seed: int, steps: int 
         await ours.learn()
         await theirs.learn()
         where = f"seed {seed}, step {number}: {name}"
-        assert theirs.told(answer) == ours.told(expected), where
+        assert theirs.renamed(answer) == ours.renamed(expected), where
         if number % DUMP_EVERY == 0 or number == steps - 1:
-            check_beside(store)
+            check_derived_rows(store)
             assert await store.count_occurrences() == await model.count_occurrences(), where
             assert await store.find_missing() == await model.find_missing(), where
             for one, other in zip_longest(
                 await dump(model, walk.ids), await dump(store, walk.ids), fillvalue="nothing"
             ):
-                assert theirs.told(other) == ours.told(one), where
+                assert theirs.renamed(other) == ours.renamed(one), where
 
 
 async def walk_with(url: str, seed: int, *, fast_paths: bool = True) -> None:
@@ -186,17 +186,17 @@ def test_walk_is_sound(seed: int) -> None:
     clock = ManualClock(START)
     taken = asyncio.run(walk_in_memory(MemoryStore(clock), clock, seed))
     seen = [name for name in taken if not name.startswith("row") and name != "in line"]
-    assert len(seen) == 14, "a verb that is never asked proves nothing"
+    assert len(seen) == 14, "each verb must be called"
 
 
-def test_walks_see_everything() -> None:
-    """Together they reach every state that an occurrence can have without a tick."""
+def test_walks_reach_every_state() -> None:
+    """Together the walks reach every state that an occurrence can have without a tick."""
     total = Counter[str]()
     for seed in range(10, 14):
         clock = ManualClock(START)
         total += asyncio.run(walk_in_memory(MemoryStore(clock), clock, seed))
     states = {name.removeprefix("row ") for name in total if name.startswith("row")}
-    assert states == {state.value for state in STANDS}
+    assert states == {state.value for state in ALLOWED}
     assert total["covered"] > 200
 
 
@@ -222,7 +222,7 @@ def test_walk_notices_a_planted_bug(monkeypatch: pytest.MonkeyPatch, bug: str) -
         walk_some(20)
 
 
-def test_walk_repeats_itself() -> None:
+def test_walk_is_reproducible() -> None:
     clock = ManualClock(START)
     asyncio.run(walk_together(clock, MemoryStore(clock), seed=2))
 

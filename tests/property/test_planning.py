@@ -1,4 +1,4 @@
-"""Plans against a model that steps through all times, and the promises a plan makes."""
+"""Tests of plans against a model that steps through all times, and of properties of plans."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ POLICIES = st.builds(
 
 @st.composite
 def rows(draw: st.DrawFn) -> IndexRow:
-    """Any trigger at one of its times, with any policies."""
+    """Draw a row with any trigger at one of its times, and any policies."""
     trigger = draw(st.sampled_from(TRIGGERS))
     nominal = trigger.next_after_ms(START_MS + draw(st.integers(0, 2 * DAY)))
     if nominal is None:
@@ -77,7 +77,7 @@ AHEAD = st.sampled_from([0, MINUTE, HOUR])
 
 
 def times_of(row: IndexRow, end_ms: int) -> list[int]:
-    """Every nominal time from the row's own up to an instant, one step after another."""
+    """Return the nominal times from that of the row up to an instant, step by step."""
     trigger, times = trigger_of(row.trigger), [row.nominal_ms]
     while (found := trigger.next_after_ms(times[-1])) is not None and found <= end_ms:
         times.append(found)
@@ -89,7 +89,7 @@ def offset_of(row: IndexRow) -> int:
 
 
 def model(row: IndexRow, now_ms: int, until_ms: int) -> tuple[list[int], list[int]]:
-    """Which nominal times are swallowed and which run, in so many words."""
+    """Return the nominal times that are missed and those that run, computed naively."""
     policies, offset = policies_of(row.policies), offset_of(row)
     times = times_of(row, until_ms - offset)
     late = [ms for ms in times if ms + offset + policies.grace_ms < now_ms]
@@ -97,7 +97,7 @@ def model(row: IndexRow, now_ms: int, until_ms: int) -> tuple[list[int], list[in
     if misfire.kind == "skip":
         kept = []
     elif misfire.kind == "run_once":
-        # One that is on time, and whose time has come, runs in its place.
+        # An occurrence that is on time and due runs instead.
         kept = [] if any(ms + offset <= now_ms for ms in times[len(late) :]) else late[-1:]
     else:
         most = misfire.limit if left is None else min(left, misfire.limit)
@@ -108,7 +108,7 @@ def model(row: IndexRow, now_ms: int, until_ms: int) -> tuple[list[int], list[in
 
 
 def advanced(row: IndexRow, made: Plan) -> IndexRow | None:
-    """The row where its plan puts it."""
+    """Return the row as advanced by its plan, or None if there is no next time."""
     if made.next_nominal_ms is None or made.next_run_at_ms is None:
         return None
     return replace(
@@ -127,12 +127,12 @@ def runs(made: Plan) -> list[int]:
 @USUAL
 def test_a_plan_agrees_with_the_model(row: IndexRow, later: int, ahead: int) -> None:
     now_ms = row.run_at_ms + later
-    swallowed, expected = model(row, now_ms, now_ms + ahead)
+    missed, expected = model(row, now_ms, now_ms + ahead)
     made = plan(row, now_ms, now_ms + ahead, policies_of(row.policies))
     assert runs(made) == expected
     ranges = [each for each in made.occurrences if each.state is MISSED]
     shown = [(each.nominal_ms, each.until_ms, each.count) for each in ranges]
-    assert shown == ([(swallowed[0], swallowed[-1], len(swallowed))] if swallowed else [])
+    assert shown == ([(missed[0], missed[-1], len(missed))] if missed else [])
     assert len(made.occurrences) == len(ranges) + len(expected)
 
 
@@ -147,7 +147,7 @@ def test_every_time_up_to_the_next_is_covered_once(row: IndexRow, later: int, ah
         covering = [each for each in made.occurrences if each.nominal_ms <= ms <= each.until_ms]
         assert len(covering) == 1
     assert sum(each.count for each in made.occurrences) == len(times_of(row, end_ms))
-    # In order of time, and never into each other.
+    # Ordered by time and without overlaps.
     for one, another in pairwise(made.occurrences):
         assert one.until_ms < another.nominal_ms
 
@@ -204,7 +204,7 @@ def test_a_catch_up_keeps_its_limits(row: IndexRow, later: int, ahead: int) -> N
 @given(rows(), st.lists(st.integers(1, 30_000), max_size=12), st.sampled_from([0, MINUTE, HOUR]))
 @USUAL
 def test_small_steps_make_what_one_step_makes(row: IndexRow, steps: list[int], ahead: int) -> None:
-    """As long as the planner is on time, it does not matter how often it looks."""
+    """As long as the planner is on time, it does not matter how often it plans."""
     policies = Policies(grace_ms=MINUTE, misfire=policies_of(row.policies).misfire)
     now_ms = row.run_at_ms - ahead
     at_once = plan(row, now_ms, now_ms + sum(steps) + ahead, policies)
@@ -224,7 +224,7 @@ def test_small_steps_make_what_one_step_makes(row: IndexRow, steps: list[int], a
 @given(rows(), LATER, AHEAD)
 @USUAL
 def test_a_plan_settles_its_window(row: IndexRow, later: int, ahead: int) -> None:
-    """The limit of a catch-up is one of the outage: asking again at once adds nothing."""
+    """The catch-up limit applies to the whole outage: planning again adds nothing."""
     now_ms = row.run_at_ms + later
     policies = policies_of(row.policies)
     following: IndexRow | None = row

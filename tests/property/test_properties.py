@@ -1,4 +1,4 @@
-"""Laws that every trigger keeps, whatever its rule: order, gaps, bounds, binding, round trips."""
+"""Properties of all triggers: order, gaps, bounds, binding, round trips."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def bounds(draw: st.DrawFn) -> Bounds:
 
 
 def bounded(text: str, clocks: Clocks, limits: Bounds) -> Trigger:
-    """Skips the few expressions that never match: refusing them is right, and tested elsewhere."""
+    """Return a bounded trigger, and skip the example if the expression never matches."""
     start_at, end_at = limits
     try:
         return cron(
@@ -129,7 +129,7 @@ def test_between_is_repeated_next_after(
 def test_the_answer_is_the_same_until_it_comes(
     trigger: Trigger, instant: datetime, part: float
 ) -> None:
-    """No fire lies between an instant and its answer, so asking anywhere between says the same."""
+    """There is no fire between an instant and its answer, so any instant between gives the same."""
     fire = trigger.next_after(instant)
     assume(fire)
     assert fire
@@ -143,7 +143,7 @@ def test_the_answer_is_the_same_until_it_comes(
 @USUAL
 @given(trigger=TRIGGERS, instant=INSTANTS)
 def test_milliseconds_and_datetimes_agree(trigger: Trigger, instant: datetime) -> None:
-    """An instant between two milliseconds counts as the earlier: every fire is a whole one."""
+    """Instants are rounded down to milliseconds, because every fire is a whole millisecond."""
     answer = trigger.next_after_ms((instant - EPOCH) // MILLISECOND)
     expected = None if answer is None else EPOCH + answer * MILLISECOND
     assert trigger.next_after(instant) == expected
@@ -265,7 +265,7 @@ WITHOUT_OFFSET: list[Trigger] = [
 
 
 @pytest.mark.parametrize("trigger", WITHOUT_TIME, ids=repr)
-def test_times_nobody_knows_yet(trigger: Trigger) -> None:
+def test_times_of_unbound_triggers_are_refused(trigger: Trigger) -> None:
     assert not trigger.is_bound
     with pytest.raises(InvalidTrigger, match="bind"):
         trigger.next_after(EPOCH)
@@ -278,7 +278,7 @@ def test_times_nobody_knows_yet(trigger: Trigger) -> None:
 
 
 @pytest.mark.parametrize("trigger", WITHOUT_OFFSET, ids=repr)
-def test_run_times_nobody_knows_yet(trigger: Trigger) -> None:
+def test_run_times_of_unbound_triggers_are_refused(trigger: Trigger) -> None:
     assert not trigger.is_bound
     with pytest.raises(InvalidTrigger, match="bind"):
         trigger.run_at(CENTURY)
@@ -329,7 +329,7 @@ for key in ("a", "reports/user:7/weekly", "\\u00fcber"):
 
 
 def test_binding_is_the_same_in_every_process() -> None:
-    """A hash of Python differs from process to process; ours may not."""
+    """Python's hash() differs between processes; the offset must not."""
     answers = {
         subprocess.run(
             [sys.executable, "-c", OFFSET_SCRIPT],

@@ -1,4 +1,4 @@
-"""Properties of redaction: no planted secret is ever shown, and no text is ever too odd."""
+"""Properties of redaction: no planted secret is shown, and any text is accepted."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ json_values = st.recursive(
 
 @st.composite
 def names_of(draw: st.DrawFn, kernels: st.SearchStrategy[list[str]]) -> str:
-    """A name with the words in it, written in one of the usual ways."""
+    """Draw a name that contains the words, in one of the common spellings."""
     before = draw(st.lists(st.sampled_from(AROUND), max_size=2))
     after = draw(st.lists(st.sampled_from(AROUND), max_size=2))
     words = [*before, *draw(kernels), *after]
@@ -44,7 +44,7 @@ innocent_names = names_of(st.sampled_from([[word] for word in INNOCENT]))
 
 @st.composite
 def planted(draw: st.DrawFn, names: st.SearchStrategy[str]) -> object:
-    """A value with the secret under a name, somewhere inside."""
+    """Draw a value that contains the secret under one of the names."""
     value: Any = draw(
         st.sampled_from([SECRET, [SECRET], {"inner": SECRET}, f"before {SECRET} after"])
     )

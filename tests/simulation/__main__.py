@@ -1,6 +1,6 @@
-"""`make sim`: many seeds on all processors, totals, and the trace of every seed that fails.
+"""`make sim`: run many seeds on all processors, print totals and the trace of each failed seed.
 
-Ends with 1 when a promise was not kept; what it prints then replays the seed alone.
+The exit status is 1 when a promise was broken. The output includes the command to replay a seed.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from concurrent.futures import ProcessPoolExecutor
 from duly.testing.simulation import Verdict, simulate
 from tests.simulation.planted import BUGS, seeds_until_caught
 
-TOLD_MAX = 5
+PRINTED_MAX = 5
 
 
 def judge(seed: int) -> Verdict:
-    """One seed, without the pauses of the collector: a simulation is short."""
+    """Simulate one seed, with the garbage collector off because a simulation is short."""
     gc.disable()
     try:
         return simulate(seed)
@@ -29,7 +29,7 @@ def judge(seed: int) -> Verdict:
 
 
 def verdicts(seeds: range, processes: int) -> Iterator[Verdict]:
-    """All of them, as they come."""
+    """Yield the verdicts of all seeds in order."""
     if processes == 1:
         yield from map(judge, seeds)
         return
@@ -38,7 +38,7 @@ def verdicts(seeds: range, processes: int) -> Iterator[Verdict]:
 
 
 def table(judged: list[Verdict], seconds: float) -> str:
-    """What happened in all, for a reader who wants to know whether anything did."""
+    """Return the totals of all seeds, which show how much the simulation covered."""
     faults = sum((each.faults for each in judged), Counter[str]())
     lines = [
         f"{len(judged)} seeds in {seconds:.1f} s, {len(judged) / seconds:.1f} a second",
@@ -54,23 +54,25 @@ def table(judged: list[Verdict], seconds: float) -> str:
 
 
 def hunt() -> int:
-    """How many seeds each planted bug needs."""
+    """Print how many seeds it takes to find each planted bug. Return 1 if one is not found."""
     missed = 0
     for plant, promises in BUGS:
         count, broken = seeds_until_caught(plant, promises)
         missed += count is None
-        said = f"{count} seeds" if count is not None else "not found"
-        print(f"{plant.__name__:<24} {said:<10} {', '.join(sorted(broken))}", flush=True)
+        needed = f"{count} seeds" if count is not None else "not found"
+        print(f"{plant.__name__:<24} {needed:<10} {', '.join(sorted(broken))}", flush=True)
     return 1 if missed else 0
 
 
 def main() -> int:
-    """Run them."""
+    """Run the seeds and print the totals. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make sim")
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seeds", type=int, default=200, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--planted", action="store_true", help="count seeds until bugs are found")
+    parser.add_argument(
+        "--planted", action="store_true", help="count the seeds until each planted bug is found"
+    )
     chosen = parser.parse_args()
     if chosen.planted:
         return hunt()
@@ -78,7 +80,7 @@ def main() -> int:
     judged, failed = [], 0
     for verdict in verdicts(range(chosen.first, chosen.first + chosen.seeds), chosen.processes):
         judged.append(verdict)
-        if not verdict.is_good and (failed := failed + 1) <= TOLD_MAX:
+        if not verdict.is_good and (failed := failed + 1) <= PRINTED_MAX:
             print(verdict.told(), flush=True)
     print(table(judged, time.perf_counter() - began))
     return 1 if failed else 0

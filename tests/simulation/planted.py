@@ -1,7 +1,7 @@
-"""Bugs that a simulation must find, planted into the engine or the memory store one at a time.
+"""Bugs that the simulation must find, planted into the engine or the memory store one at a time.
 
-Each is a mistake that somebody could make in a database: two steps where one is needed, a
-condition that is left out, a key with too much in it, a hand-over that is forgotten.
+Each is a plausible mistake in a store: two transactions where one is needed, a missing condition,
+an extra column in a key, a marker that is not passed on.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from duly.testing.simulation.world import MakeStore
 
 SEEDS_MAX = 120
 STEP_S = 0.5
-"""Between two steps that should be one."""
+"""The time between two steps that should be one transaction."""
 _advance_of = planning.advance_of
 _move = moves.move
 _release_expired = jobs.release_expired
@@ -46,7 +46,7 @@ _hold_free = planning.hold_free
 
 
 class AdvancesFirst(WatchedStore):
-    """Moves the rows in one transaction and writes what fired in the next."""
+    """Advances the rows in one transaction and writes occurrences and jobs in the next."""
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         before = self.tables.copy()
@@ -56,7 +56,7 @@ class AdvancesFirst(WatchedStore):
         after = self.tables
         made = {each: job for each, job in after.jobs.items() if each not in before.jobs}
         rows = {place: row for place, row in after.ledger.items() if place not in before.ledger}
-        told = {each: after.job_events[each] for each in made}
+        events = {each: after.job_events[each] for each in made}
         for place in rows:
             del after.ledger[place]
         for job_id in made:
@@ -65,12 +65,12 @@ class AdvancesFirst(WatchedStore):
         await asyncio.sleep(STEP_S)
         self.tables.ledger.update(rows)
         self.tables.jobs.update(made)
-        self.tables.job_events.update(told)
+        self.tables.job_events.update(events)
         return report
 
 
 class ComparesNothing(WatchedStore):
-    """Writes rows as it has read them, whatever happened since, and asks no ledger."""
+    """Restores rows as it read them before a pause, and does not check the ledger."""
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         read = dict(self.tables.rows)
@@ -90,7 +90,7 @@ def _hold(tx: Tx, step: planning.RowPlan) -> None:
 
 
 def _by_run_time(tx: Tx, steps: Sequence[planning.RowPlan]) -> None:
-    """The spread goes into the key of the ledger."""
+    """Use the run time, which includes the spread, in the key of the ledger."""
     _hold_free(tx, steps)
     for step in steps:
         step.jobs = {
@@ -116,11 +116,11 @@ def _overreaching(tx: Tx, steps: Sequence[planning.RowPlan]) -> None:
 
 
 def _keep_marker(_tx: Tx, _job: Job) -> None:
-    """Nobody is next."""
+    """Keep the running marker instead of passing it on."""
 
 
 def _drop_marker(tx: Tx, job: Job) -> None:
-    """Free, but the first in line is not told."""
+    """Delete the running marker without starting the next job in line."""
     marker = tx.get(MARKER, job.schedule_id or "")
     if marker is not None and marker.job_id == job.id:
         tx.delete(MARKER, marker.schedule_id)
@@ -140,7 +140,7 @@ def _all_late(rows: Sequence[IndexRow], now_ms: int, until_ms: int) -> list[Plan
 
 
 class _Ahead:
-    """A transaction whose clock is ahead."""
+    """A transaction with a clock that is ahead."""
 
     def __init__(self, tx: Tx, ms: int) -> None:
         self._tx = tx
@@ -163,7 +163,7 @@ def _kept_runs(old: Definition, had: int | None, new: Definition, _withdrawn: in
 
 
 def _lose_silently(tx: Tx, limit: int = MAX_SWEEP) -> int:
-    """The state changes, and no event says so."""
+    """Change the state without writing an event."""
     facts = list(tx.facts)
     count = _release_expired(tx, limit)
     tx.facts[:] = facts
@@ -175,7 +175,7 @@ def _queue_again(job: Job) -> Loss:
 
 
 def _charge_always(job: Job) -> Loss:
-    """Charge a loss, whoever caused it and whether or not the job had begun."""
+    """Charge every loss, regardless of its cause and of whether the job had begun."""
     loss = decide_loss(job)
     if loss.charge == 0 and job.attempts + 1 >= job.max_attempts and JobState.QUEUED in loss.path:
         return Loss((JobState.FAILED, JobState.DEAD), job.start_mode, 1)
@@ -191,11 +191,11 @@ def _see_nobody(asking: Sequence[Asking], *_: object) -> OverlapDecision:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What should be done here is left out."""
+    """Do nothing."""
 
 
 class Refuses(WatchedStore):
-    """Raises what no store may raise."""
+    """Raises an error that no store may raise."""
 
     async def promote_due(self, limit: int = MAX_SWEEP) -> int:
         if self.tables.jobs:
@@ -204,7 +204,7 @@ class Refuses(WatchedStore):
 
 
 class CountsReports(WatchedStore):
-    """Counts what planners report: not what a write plans, nor what promotion decides."""
+    """Counts only what planners report, without what writes plan and promotion decides."""
 
     def __init__(self, clock: Clock, *, planning: PlanSettings) -> None:
         super().__init__(clock, planning=planning)
@@ -224,7 +224,7 @@ Plant = Callable[[pytest.MonkeyPatch], MakeStore]
 
 
 def store_of(kind: type[WatchedStore]) -> MakeStore:
-    """What makes stores of a kind."""
+    """Return a function that creates stores of a class."""
 
     def make(clock: Clock, planning: PlanSettings) -> WatchedStore:
         return kind(clock, planning=planning)
@@ -238,49 +238,49 @@ def advance_before_ledger(_patch: pytest.MonkeyPatch) -> MakeStore:
 
 
 def no_compare_and_set(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(b) Two planners hand the same occurrence over."""
+    """(b) Two planners hand over the same occurrence."""
     patch.setattr(planning, "hold_free", _all_free)
     return store_of(ComparesNothing)
 
 
 def spread_in_the_key(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(c) The ledger no longer knows a time when it sees it again."""
+    """(c) The ledger does not recognize a nominal time that was planned before."""
     patch.setattr(planning, "hold_free", _by_run_time)
     return store_of(WatchedStore)
 
 
 def marker_kept(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(d) A schedule that has run once never runs again."""
+    """(d) The running marker is never released, so a schedule runs only once."""
     patch.setattr(moves, "give_back", _keep_marker)
     return store_of(WatchedStore)
 
 
 def marker_not_handed_over(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(d) Who stands in line stands there for ever."""
+    """(d) The next job in line is never started."""
     patch.setattr(moves, "give_back", _drop_marker)
     return store_of(WatchedStore)
 
 
 def fence_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(e) A worker that was given up ends what another is doing."""
+    """(e) A worker whose lease expired completes the attempt of another worker."""
     patch.setattr(jobs, "held", _held_by_anybody)
     return store_of(WatchedStore)
 
 
 def withdrawal_forgotten(patch: pytest.MonkeyPatch) -> MakeStore:
-    """(f) What was planned ahead runs although the schedule was changed."""
+    """(f) A job planned ahead runs although the schedule was changed."""
     patch.setattr(withdrawals, "withdraw", _withdraw_nothing)
     return store_of(WatchedStore)
 
 
 def range_too_long(patch: pytest.MonkeyPatch) -> MakeStore:
-    """A run of missed times begins with one that has its own row."""
+    """A row for several missed times starts at a time that has its own row."""
     patch.setattr(planning, "hold_free", _overreaching)
     return store_of(WatchedStore)
 
 
 def grace_ignored(patch: pytest.MonkeyPatch) -> MakeStore:
-    """What is on time is called late."""
+    """Occurrences that are on time are treated as misfires."""
     patch.setattr(planning, "plan_many", _all_late)
     return store_of(WatchedStore)
 
@@ -292,85 +292,85 @@ def promoted_early(patch: pytest.MonkeyPatch) -> MakeStore:
 
 
 def runs_not_counted(patch: pytest.MonkeyPatch) -> MakeStore:
-    """max_runs means nothing."""
+    """`max_runs` has no effect."""
     patch.setattr(planning, "advance_of", _uncounted)
     return store_of(WatchedStore)
 
 
 def withdrawn_runs_kept(patch: pytest.MonkeyPatch) -> MakeStore:
-    """A withdrawal gives no run back."""
+    """A withdrawal does not give its run back."""
     patch.setattr(edits, "runs_after_edit", _kept_runs)
     return store_of(WatchedStore)
 
 
 def loss_without_event(patch: pytest.MonkeyPatch) -> MakeStore:
-    """A job changes its state behind its history."""
+    """A job changes its state without an event."""
     patch.setattr(jobs, "release_expired", _lose_silently)
     return store_of(WatchedStore)
 
 
 def lost_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
-    """at_most_once runs again when its worker was lost."""
+    """An at-most-once job runs again after its worker was lost."""
     patch.setattr(jobs, "decide_loss", _queue_again)
     return store_of(WatchedStore)
 
 
 def stopped_is_tried_again(patch: pytest.MonkeyPatch) -> MakeStore:
-    """at_most_once runs again when its worker was stopped."""
+    """An at-most-once job runs again after its worker was stopped."""
     patch.setattr(slots, "_interrupted", _release)
     return store_of(WatchedStore)
 
 
 def earlier_attempt_goes_on(patch: pytest.MonkeyPatch) -> MakeStore:
-    """A process that stood still past its lease claims a job that it still runs."""
+    """A process frozen beyond its lease claims a job that it is still running."""
     patch.setattr(Worker, "_without_earlier", lambda _worker, jobs, _again: jobs)
     return store_of(WatchedStore)
 
 
 def every_loss_is_charged(patch: pytest.MonkeyPatch) -> MakeStore:
-    """Jobs die with the worker that another job, or nobody, has killed."""
+    """A job is charged for the loss of a worker that it did not cause."""
     patch.setattr(jobs, "decide_loss", _charge_always)
     return store_of(WatchedStore)
 
 
 def marker_not_seen(patch: pytest.MonkeyPatch) -> MakeStore:
-    """Everybody takes the marker, whoever has it."""
+    """A job takes the running marker although another one holds it."""
     patch.setattr(overlap, "decide_overlap", _see_nobody)
     return store_of(WatchedStore)
 
 
 def always_a_turn(patch: pytest.MonkeyPatch) -> MakeStore:
-    """A schedule that allows overlap is treated like one that does not."""
+    """A schedule that allows overlap is treated as if it did not."""
     patch.setattr(hand_over, "turn_of", lambda *_: "asks")
     patch.setattr(overlap, "_asking", lambda job, _: Asking(job.id, "asks", "skip"))
     return store_of(WatchedStore)
 
 
 def pause_not_told(patch: pytest.MonkeyPatch) -> MakeStore:
-    """Nobody writes down what a pause swallowed."""
+    """Occurrences missed during a pause are not recorded."""
     patch.setattr(withdrawals, "write_pause", _nothing)
     return store_of(WatchedStore)
 
 
 def hand_not_set_back(patch: pytest.MonkeyPatch) -> MakeStore:
-    """What an edit took back is never planned again."""
+    """Occurrences withdrawn by an edit are never planned again."""
     patch.setattr(edits, "_row_back", lambda edit, _: edit)
     return store_of(WatchedStore)
 
 
 def ledger_left_behind(patch: pytest.MonkeyPatch) -> MakeStore:
-    """The ledger does not follow the jobs."""
+    """The ledger is not updated when a job changes its state."""
     patch.setattr(ledger, "follow_job", _nothing)
     return store_of(WatchedStore)
 
 
 def counted_by_process(_patch: pytest.MonkeyPatch) -> MakeStore:
-    """Metrics are sums of what loops reported."""
+    """Metrics are sums of the reports of loops, not counts of what is stored."""
     return store_of(CountsReports)
 
 
 def unknown_error(_patch: pytest.MonkeyPatch) -> MakeStore:
-    """A loop ends by an error that no loop expects."""
+    """A store error that loops do not expect stops a loop."""
     return store_of(Refuses)
 
 
@@ -400,11 +400,11 @@ BUGS: tuple[tuple[Plant, frozenset[str]], ...] = (
     (counted_by_process, frozenset({"metrics"})),
     (unknown_error, frozenset({"error"})),
 )
-"""Each with promises that it breaks; one of them must be named."""
+"""Each bug with the promises that it breaks; the simulation must report one of them."""
 
 
 def seeds_until_caught(plant: Plant, promises: frozenset[str]) -> tuple[int | None, set[str]]:
-    """How many seeds it takes until one of the promises is seen broken, and what was broken."""
+    """Return the seeds needed until one of the promises is broken, and all broken promises."""
     broken: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
         make_store = plant(patch)

@@ -1,4 +1,4 @@
-"""Fast-forwarding an application: every due handler is called, at virtual times."""
+"""Tests of `fast_forward`: every due handler is called at its virtual time."""
 
 import asyncio
 import subprocess
@@ -26,7 +26,7 @@ ONE_TRY = RetryPolicy(attempts=1)
 
 
 class Application:
-    """A flow whose actions note the time they are called at."""
+    """An application whose actions record the time of each call."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(START)
@@ -39,7 +39,7 @@ class Application:
         self.app = Duly("memory:", flows=[self.flow], clock=self.clock)
 
     def schedules(self) -> ScopedSchedules:
-        """Of the system."""
+        """Return the schedules of the system."""
         return ScheduleCollection(self.app.store, "work").of(SYSTEM)
 
     def note(self, what: str) -> None:
@@ -62,12 +62,12 @@ Setting = Callable[[Application], Awaitable[Forwarded]]
 
 
 def forward(setting: Setting) -> tuple[Application, Forwarded]:
-    """Run a test's own application."""
+    """Run `setting` with a new application, and return both."""
     application = Application()
     return application, asyncio.run(setting(application))  # type: ignore[arg-type]
 
 
-def test_a_month_passes_over_a_clock_change() -> None:
+def test_a_month_with_a_clock_change() -> None:
     async def setting(its: Application) -> Forwarded:
         mine = ScheduleCollection(its.app.store, "work").of(user("ada"))
         berlin = cron("0 9 * * MON", tz="Europe/Berlin")
@@ -76,7 +76,7 @@ def test_a_month_passes_over_a_clock_change() -> None:
         return await fast_forward(its.app, days=31)
 
     its, passed = forward(setting)
-    # Five Mondays; clocks change on the 29th, and nine o'clock stays nine o'clock.
+    # Five Mondays. Clocks change on the 29th; the wall time stays 09:00.
     mondays = [at for what, at in its.seen if what == "weekly"]
     assert mondays == [
         datetime(2026, 3, day, 7 if day == 30 else 8, tzinfo=UTC) for day in (2, 9, 16, 23, 30)
@@ -87,7 +87,7 @@ def test_a_month_passes_over_a_clock_change() -> None:
     assert [each.began_at for each in passed.runs if each.schedule == "work/ada/weekly"] == mondays
 
 
-def test_failures_are_told_with_their_errors() -> None:
+def test_failures_are_reported_with_their_errors() -> None:
     async def setting(its: Application) -> Forwarded:
         await its.schedules().create("bad", cron("0 6 * * *"), action="fail", input="no such user")
         return await fast_forward(its.app, days=2)
@@ -111,22 +111,22 @@ def test_what_handlers_schedule_and_enqueue_runs_too() -> None:
     assert made == [timedelta(minutes=20 * number) for number in range(1, 10)]
     assert passed.fires == {"work/system/made": 9}
     assert ("repeat", START) in its.seen
-    # A handler that waits an hour and a half has its time out after five minutes, five times.
+    # The handler would take 90 minutes; it times out after five minutes, five times.
     lingering = [each for each in passed.runs if each.schedule is None and each.error]
     assert [each.state for each in lingering] == [JobState.RETRYING] * 4 + [JobState.DEAD]
 
 
-def test_jobs_that_nobody_knows_are_told() -> None:
+def test_jobs_without_a_handler_are_reported() -> None:
     async def setting(its: Application) -> Forwarded:
         await its.schedules().create("odd", every(hours=1), action="gone", input="x")
         return await fast_forward(its.app, hours=2)
 
     _, passed = forward(setting)
-    assert passed.waiting == {"work.gone": 1}, "the second is skipped, for the first has not ended"
+    assert passed.waiting == {"work.gone": 1}, "the second is skipped: the first has not ended"
     assert not passed.runs
 
 
-def test_it_goes_on_from_where_it_stopped() -> None:
+def test_it_continues_where_it_stopped() -> None:
     async def setting(its: Application) -> Forwarded:
         await its.schedules().create("hourly", every(hours=1), action="note", input="hourly")
         first = await fast_forward(its.app, minutes=90)
@@ -139,14 +139,14 @@ def test_it_goes_on_from_where_it_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("app", "span", "said"),
+    ("app", "span", "message"),
     [
         (Duly("memory:"), {"days": 1}, "ManualClock"),
         (Duly("memory:", clock=ManualClock(START)), {"days": 0}, "positive duration"),
     ],
 )
-def test_what_cannot_be_moved_is_refused(app: Duly, span: dict[str, float], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_arguments_are_refused(app: Duly, span: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         asyncio.run(fast_forward(app, **span))
 
 

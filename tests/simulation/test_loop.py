@@ -1,4 +1,4 @@
-"""The virtual loop: time is a number, order is chance, and nothing is left behind."""
+"""Tests of the virtual event loop: virtual time, seeded order of tasks, and cleanup."""
 
 import asyncio
 import random
@@ -15,8 +15,8 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 A_SECOND, A_DAY_S, A_WEEK_S = 1.0, 86_400.0, 604_800.0
 
 
-async def turns(count: int) -> list[int]:
-    """Numbers in the order in which tasks that are ready together came to run."""
+async def order_of_tasks(count: int) -> list[int]:
+    """Return the order in which `count` tasks that are ready at the same time run."""
     order: list[int] = []
 
     async def come(number: int) -> None:
@@ -27,7 +27,7 @@ async def turns(count: int) -> list[int]:
     return order
 
 
-def test_a_frozen_process_goes_on_later_than_others() -> None:
+def test_a_frozen_process_continues_later() -> None:
     loop = VirtualLoop()
     looked: list[tuple[str, float]] = []
 
@@ -83,32 +83,32 @@ def test_waiting_for_a_week_is_a_jump() -> None:
     assert jumps[-1] == A_WEEK_S
 
 
-def test_timers_ring_in_their_order_at_their_times() -> None:
+def test_timers_fire_in_order_at_their_times() -> None:
     loop = VirtualLoop(random.Random(3))
-    rang: list[tuple[float, str]] = []
+    fired: list[tuple[float, str]] = []
 
-    def ring(name: str) -> None:
-        rang.append((loop.time(), name))
+    def fire(name: str) -> None:
+        fired.append((loop.time(), name))
 
     async def main() -> None:
         for after_s, name in ((7.5, "late"), (0.25, "early"), (3.0, "between")):
-            loop.call_later(after_s, ring, name)
+            loop.call_later(after_s, fire, name)
         await asyncio.sleep(A_WEEK_S)
 
     loop.run(main())
-    assert rang == [(0.25, "early"), (3.0, "between"), (7.5, "late")]
+    assert fired == [(0.25, "early"), (3.0, "between"), (7.5, "late")]
 
 
-def test_chance_decides_the_order_and_repeats_itself() -> None:
-    plain = VirtualLoop().run(turns(9))
-    orders = {seed: VirtualLoop(random.Random(seed)).run(turns(9)) for seed in range(5)}
+def test_seed_decides_the_order_of_ready_tasks() -> None:
+    plain = VirtualLoop().run(order_of_tasks(9))
+    orders = {seed: VirtualLoop(random.Random(seed)).run(order_of_tasks(9)) for seed in range(5)}
     assert plain == list(range(9))
     assert len({tuple(order) for order in orders.values()}) == 5
     assert all(sorted(order) == plain for order in orders.values())
-    assert VirtualLoop(random.Random(3)).run(turns(9)) == orders[3]
+    assert VirtualLoop(random.Random(3)).run(order_of_tasks(9)) == orders[3]
 
 
-def test_functions_for_threads_run_here() -> None:
+def test_functions_for_threads_run_in_the_loop_thread() -> None:
     here = threading.get_ident()
 
     async def main() -> int:
@@ -119,7 +119,7 @@ def test_functions_for_threads_run_here() -> None:
     assert VirtualLoop().run(main()) == here
 
 
-def test_waiting_for_nobody_is_an_error() -> None:
+def test_waiting_for_ever_is_an_error() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
@@ -127,7 +127,7 @@ def test_waiting_for_nobody_is_an_error() -> None:
         VirtualLoop().run(main())
 
 
-def test_tasks_are_ended_with_the_loop() -> None:
+def test_tasks_are_cancelled_when_the_loop_ends() -> None:
     ended: list[str] = []
 
     async def stay() -> None:
@@ -145,10 +145,10 @@ def test_tasks_are_ended_with_the_loop() -> None:
     assert ended == ["cancelled"]
 
 
-def test_ids_follow_from_a_clock_and_a_chance() -> None:
+def test_ids_follow_from_a_clock_and_a_seed() -> None:
     def drawn() -> list[str]:
         with ids_from(ManualClock(START), random.Random(5).randbytes):
             return [new_id("job_"), *new_ids("job_", 2)]
 
     assert drawn() == drawn()
-    assert new_id("job_") != new_id("job_"), "outside, chance is the machine's again"
+    assert new_id("job_") != new_id("job_"), "outside the context, ids are random again"

@@ -1,4 +1,4 @@
-"""Every planted bug is found, by a promise that it breaks, within some seeds."""
+"""Tests that the simulation finds every planted bug within some seeds."""
 
 import inspect
 import re

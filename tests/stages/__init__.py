@@ -1,1 +1,1 @@
-"""The stages of `make test-all`: what `make test` leaves out because it is slow or needs tools."""
+"""The stages of `make test-all`: tests too slow for `make test`, or that need extra tools."""

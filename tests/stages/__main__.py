@@ -18,7 +18,7 @@ from tests.stages.running import Counts, run_stage, table
 
 
 def other_interpreters() -> list[Interpreter]:
-    """Find the interpreters beside this one, and say which are there and which are not."""
+    """Return the other interpreters found, and print which were found and which were not."""
     found = find_interpreters()
     print(f"test-all: Python {own_version()} runs this: {sys.executable}")
     for version, interpreter in found.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SUPPORTED = ("3.11", "3.12", "3.13")
 TRIED = (*SUPPORTED, "3.14")
-"""A version that is not supported yet is run too, where it is installed."""
+"""Versions to look for. 3.14 is not supported yet, but is tested where it is installed."""
 ROOT = Path(__file__).parent.parent.parent
 ASK = "import sys, ensurepip, venv; print('{}.{}'.format(*sys.version_info))"
 
@@ -33,12 +33,12 @@ def own_version() -> str:
 
 
 def find_interpreters(versions: Iterable[str] = TRIED) -> dict[str, Interpreter | None]:
-    """Return an interpreter for each version, None where there is none that starts."""
+    """Return an interpreter for each version, or None where none starts."""
     return {version: find_interpreter(version) for version in versions}
 
 
 def find_interpreter(version: str) -> Interpreter | None:
-    """Return the first candidate that starts and is of the version."""
+    """Return the first candidate that starts and has the version."""
     for program in candidates(version):
         if version_of(program) == version:
             return Interpreter(version, program)
@@ -46,7 +46,7 @@ def find_interpreter(version: str) -> Interpreter | None:
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Give the programs that may be of a version."""
+    """Yield the programs that may have a version."""
     name = f"python{version}"
     for folder in os.get_exec_path():
         found = shutil.which(name, path=folder)
@@ -60,7 +60,7 @@ def candidates(version: str) -> Iterator[str]:
 
 
 def version_of(program: str) -> str | None:
-    """Return the version a program says it is; None when it does not start."""
+    """Return the version that a program reports, or None when it does not start."""
     try:
         asked = subprocess.run(
             [program, "-c", ASK],

@@ -1,4 +1,4 @@
-"""Install the Debian packages that extended tests need, where this may: as root, with apt-get."""
+"""Install the Debian packages that extended tests need, if running as root with apt-get."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PACKAGES: Mapping[str, Callable[[], object]] = {
     "prometheus": lambda: shutil.which("promtool"),
     "systemd": lambda: shutil.which("systemd-analyze"),
 }
-"""Each with a look for what tests use of it."""
+"""By package, a function that finds the tool that tests use."""
 INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
 
 
@@ -25,7 +25,7 @@ def missing_packages() -> list[str]:
 
 
 def install_packages() -> None:
-    """Install what is missing, and say what could not be installed."""
+    """Install the missing packages, and print those that could not be installed."""
     if not (names := missing_packages()):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -33,7 +33,7 @@ def install_packages() -> None:
         return
     print(f"test-all: installing {', '.join(names)}", flush=True)
     if not _apt(*INSTALL, *names):
-        # The lists may be missing or old, as in a fresh container.
+        # The package lists may be missing or old, as in a fresh container.
         _apt("apt-get", "update", "-qq")
         _apt(*INSTALL, *names)
     if left := missing_packages():

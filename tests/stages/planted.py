@@ -1,4 +1,4 @@
-"""`make planted`: which planted faults each target catches, read from pytest's own collection.
+"""`make planted`: list the planted faults that each target catches, from pytest's collection.
 
 A test with `@pytest.mark.planted("family")` plants a fault, or shows a bad sample, and passes only
 when the check under test reports it. Each of its parameters is one planted fault.
@@ -26,7 +26,7 @@ REPLACED = {
     # ADR 0027: at-most-once jobs may be claimed ahead; a loss before the start must not count.
     _STORES("StartsMoreThanItHasSlots"): _STORES("SuspectsWhatWaited"),
 }
-"""Faults of a rule that has changed, with the fault that is planted in the rule of today."""
+"""Faults of rules that have since changed, with the faults that replace them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Fault:
 
     @property
     def test(self) -> str:
-        """The test without its parameter."""
+        """Return the test id without its parameter."""
         return without_parameter(self.nodeid)
 
 
@@ -61,18 +61,18 @@ class Collector:
 def collected_faults(*paths: str) -> list[Fault]:
     """Return the planted faults of all tests, or of some paths."""
     collector = Collector()
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         status = pytest.main(
             ["--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), *paths],
             plugins=[collector],
         )
     if status != pytest.ExitCode.OK:
-        raise RuntimeError(f"the tests cannot be collected: {said.getvalue()[-2_000:]}")
+        raise RuntimeError(f"the tests cannot be collected: {output.getvalue()[-2_000:]}")
     return collector.faults
 
 
 def without_parameter(nodeid: str) -> str:
-    """Return the test of a node id."""
+    """Return a node id without its parameter."""
     path, _, rest = nodeid.partition("::")
     return f"{path}::{rest.partition('[')[0]}"
 
@@ -80,7 +80,7 @@ def without_parameter(nodeid: str) -> str:
 def before_of(nodeids: Iterable[str], faults: Iterable[Fault]) -> dict[str, str]:
     """Return the planted faults of an older collection with their families.
 
-    An older commit may not have the marks, so a test counts when it is marked today.
+    An older commit may lack the marks, so a test counts if it is marked now.
     """
     families = {fault.test: fault.family for fault in faults}
     tests = {nodeid: without_parameter(nodeid) for nodeid in nodeids}
@@ -88,19 +88,19 @@ def before_of(nodeids: Iterable[str], faults: Iterable[Fault]) -> dict[str, str]
 
 
 def table(faults: list[Fault], before: dict[str, str] | None) -> tuple[list[str], list[str]]:
-    """Return the lines of the table, and the faults that are caught no more."""
+    """Return the lines of the table, and the faults that are no longer caught."""
     test = Counter(fault.family for fault in faults if not fault.is_extended)
     every = Counter(fault.family for fault in faults)
     former = Counter((before or {}).values())
     now = {fault.nodeid for fault in faults}
     lost = sorted(nodeid for nodeid in before or () if not {nodeid, REPLACED.get(nodeid)} & now)
-    gone = Counter((before or {})[nodeid] for nodeid in lost)
+    lost_by_family = Counter((before or {})[nodeid] for nodeid in lost)
     head = (
         f"{'family':<16}{'before':>8}{'make test':>11}{'test-all adds':>15}{'both':>6}{'lost':>6}"
     )
     rows = [
         f"{name:<16}{cell:>8}{test[name]:>11}{every[name] - test[name]:>15}{every[name]:>6}"
-        f"{gone[name] if before is not None else '-':>6}"
+        f"{lost_by_family[name] if before is not None else '-':>6}"
         for name in sorted(every | former)
         for cell in (former[name] if before is not None else "-",)
     ]
@@ -111,7 +111,7 @@ def table(faults: list[Fault], before: dict[str, str] | None) -> tuple[list[str]
 
 
 def main() -> int:
-    """Print the table. Return 1 when a fault is caught no more."""
+    """Print the table. Return 1 when a fault is no longer caught."""
     parser = argparse.ArgumentParser(prog="make planted", description=__doc__)
     parser.add_argument(
         "--before",

@@ -32,24 +32,24 @@ class Counts:
         )
 
     def __str__(self) -> str:
-        """The closing words of a pytest run."""
+        """Return the counts in the form of pytest's last line."""
         words = (("failed", self.failed), ("passed", self.passed), ("skipped", self.skipped))
         return ", ".join(f"{count} {word}" for word, count in words if count or word == "passed")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a stage."""
+    """The result of a stage."""
 
     name: str
     counts: Counts
     seconds: float
     fault: str = ""
-    """Why it failed; empty when it did not."""
+    """The reason for a failure, else empty."""
 
 
 def run_stage(stage: Stage) -> Outcome:
-    """Run all commands of a stage, also after one has failed."""
+    """Run all commands of a stage, even after one has failed."""
     print(f"\n=== {stage.name}: {stage.about}", flush=True)
     began = time.monotonic()
     counts, faults = Counts(), []
@@ -68,7 +68,7 @@ def run_stage(stage: Stage) -> Outcome:
 
 
 def run_command(python: str, command: Command, limit_s: float) -> tuple[Counts, str]:
-    """Run one command; give its counts and why it failed."""
+    """Run one command. Return its counts and the reason if it failed."""
     words = " ".join(command.arguments)
     print(f"--- python {words}", flush=True)
     process = subprocess.Popen(
@@ -112,7 +112,7 @@ def _stream(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def _kill(process: "subprocess.Popen[str]", is_late: threading.Event | None = None) -> None:
-    """Kill the command and whatever it started in its session."""
+    """Kill the command and all processes in its session."""
     if is_late is not None:
         is_late.set()
     with contextlib.suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ def _kill(process: "subprocess.Popen[str]", is_late: threading.Event | None = No
 
 
 def pytest_counts(lines: Iterable[str]) -> Counts:
-    """Read the closing line of a pytest run."""
+    """Return the counts in the last line of a pytest run."""
     closing = [line for line in lines if CLOSING.match(line)]
     found = {"passed": 0, "failed": 0, "skipped": 0, "error": 0, "xfailed": 0, "xpassed": 0}
     for count, word in COUNT.findall(closing[-1] if closing else ""):

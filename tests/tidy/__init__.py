@@ -1,4 +1,4 @@
-"""The house style as functions: each takes a file (or a fact) and yields complaints.
+"""Style checks as functions: each takes a file or a fact and yields complaints.
 
-tests/test_tidy.py runs them over the repository, and shows each of them a bad sample.
+tests/test_tidy.py runs them over the repository, and each of them on a bad sample.
 """

@@ -1,4 +1,4 @@
-"""What a check hands back, and how Python source is read by all of them."""
+"""The result of a check, and functions to read Python source."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One breach, printed as `path:line: what is wrong, and what to do`."""
+    """A violation, printed as `path:line: what is wrong, and what to do`."""
 
     path: str
     line: int
@@ -53,7 +53,7 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def dotted(node: ast.expr, names: dict[str, str]) -> str:
-    """The full name of an expression such as `dt.datetime.now`, or "" if it has none."""
+    """Return the full name of an expression such as `dt.datetime.now`, or "" if it has none."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Checks of facts about the whole: public names, declared layers, requirements covered."""
+"""Checks of facts about the whole repository: public names, layers, locks, requirements."""
 
 import ast
 import re
@@ -12,20 +12,20 @@ from tests.tidy.complaints import Complaint
 REQUIREMENTS = "tests/requirements.toml"
 REQUIREMENT_COUNTS = {"R": 259, "C": 20, "B": 95}
 MAX_TOP_LEVEL = 18
-"""Entries of src/duly: a newcomer can read the list."""
+"""Entries of src/duly. A newcomer can still read the list."""
 
 
 def public_names(names: Sequence[str], module: object) -> Iterator[Complaint]:
     path = "src/duly/__init__.py"
     if list(names) != sorted(set(names)):
-        yield Complaint(path, 1, f"__all__ is sorted, each name once: {sorted(set(names))}")
+        yield Complaint(path, 1, f"sort __all__, each name once: {sorted(set(names))}")
     for name in names:
         if not hasattr(module, name):
-            yield Complaint(path, 1, f"__all__ names {name!r}, which is not there")
+            yield Complaint(path, 1, f"__all__ lists {name!r}, which is not defined")
 
 
 def declared_layers(pyproject: dict[str, Any], entries: AbstractSet[str]) -> Iterator[Complaint]:
-    """Few entries at the top level, and each folder stands in one row of the contract."""
+    """Check that the top level has few entries, and that each folder is in one row of layers."""
     if len(entries) > MAX_TOP_LEVEL:
         message = f"{len(entries)} entries at the top level; at most {MAX_TOP_LEVEL}"
         yield Complaint("src/duly", 1, f"{message}: {', '.join(sorted(entries))}")
@@ -33,7 +33,7 @@ def declared_layers(pyproject: dict[str, Any], entries: AbstractSet[str]) -> Ite
     declared = [name.strip() for row in rows for name in row.split("|")]
     for name in sorted(set(declared)):
         if declared.count(name) > 1 or "." in name or ":" in name:
-            yield Complaint("pyproject.toml", 1, f"layer {name}: one row for each folder")
+            yield Complaint("pyproject.toml", 1, f"layer {name}: list each folder in one row")
 
 
 def locked_dependencies(pyproject: dict[str, Any], requirements: str) -> Iterator[Complaint]:
@@ -41,12 +41,12 @@ def locked_dependencies(pyproject: dict[str, Any], requirements: str) -> Iterato
     for dependency in pyproject["project"]["dependencies"]:
         if dependency not in listed:
             yield Complaint(
-                "requirements-dev.in", 1, f"{dependency!r} of pyproject.toml is missing"
+                "requirements-dev.in", 1, f"lacks {dependency!r}, a dependency in pyproject.toml"
             )
 
 
 def expected_numbers(specification: str | None) -> set[str]:
-    """The numbers the specification lists; without it, the ranges it had."""
+    """Return the numbers in the specification; without a specification, the known ranges."""
     if specification is not None:
         checklist = specification.split("\n## (b)")[0]
         return set(re.findall(r"^(?:- )?(R\d{3}|C\d{2}|B\d{2})\b", checklist, re.MULTILINE))
@@ -75,7 +75,7 @@ def requirements(
 
 
 def defined_tests(source: str) -> set[str]:
-    """The test ids of a file, without its path: `test_x`, `TestY::test_z`."""
+    """Return the test ids of a file without its path: `test_x`, `TestY::test_z`."""
     found: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -91,7 +91,7 @@ def defined_tests(source: str) -> set[str]:
 def _entry_problems(entry: object, test_exists: Callable[[str], bool]) -> Iterator[str]:
     if isinstance(entry, list):
         if not entry:
-            yield "an empty list; name a test, or say later"
+            yield "an empty list; name a test, or use 'later'"
         for test in entry:
             if not isinstance(test, str):
                 yield f"{test!r} is not a test id"

@@ -1,4 +1,4 @@
-"""Checks of every text file, and of how the documents hang together."""
+"""Checks of all text files, and of the links and commands in documents."""
 
 import re
 from collections.abc import Iterator
@@ -23,32 +23,32 @@ MAKE_COMMAND = re.compile(r"^(?:\$ )?make((?: +[\w=\"'.-]+)*)")
 def leftovers(file: File) -> Iterator[Complaint]:
     for number, line in file.numbered():
         if LEFTOVER.search(line):
-            yield file.complain(number, "a leftover mark; do it, or write an issue")
+            yield file.complain(number, "a leftover TODO; do it, or open an issue")
 
 
 def machine_paths(file: File) -> Iterator[Complaint]:
     for number, line in file.numbered():
         if MACHINE_PATH.search(line):
-            yield file.complain(number, "a path of one machine; make it relative")
+            yield file.complain(number, "an absolute path of one machine; make it relative")
 
 
 def registry_addresses(file: File) -> Iterator[Complaint]:
     for number, line in file.numbered():
         if REGISTRY.search(line):
-            yield file.complain(number, "a package registry's address; name the package instead")
+            yield file.complain(number, "the URL of a package registry; name the package instead")
 
 
 def decision_names(file: File) -> Iterator[Complaint]:
-    """`docs/adr/NNNN-verb-object.md`, with the same number in its heading."""
+    """Check for `docs/adr/NNNN-verb-object.md` with the same number in the heading."""
     match = ADR_NAME.fullmatch(file.path.name)
     if match is None:
-        yield file.complain(1, "a decision is named NNNN-verb-object.md")
+        yield file.complain(1, "name the decision NNNN-verb-object.md")
     elif not file.text.startswith(f"# {match[1]} "):
-        yield file.complain(1, f"the heading of this decision begins with '# {match[1]} '")
+        yield file.complain(1, f"the heading of this decision must start with '# {match[1]} '")
 
 
 def decision_numbers(names: list[str]) -> Iterator[Complaint]:
-    """Numbers count up from 0001, each used once."""
+    """Check that numbers count up from 0001 without gaps or duplicates."""
     for expected, name in enumerate(sorted(names), start=1):
         if not name.startswith(f"{expected:04}-"):
             yield Complaint(f"docs/adr/{name}", 1, f"expected decision {expected:04} here")
@@ -58,7 +58,7 @@ def decision_numbers(names: list[str]) -> Iterator[Complaint]:
 def links(
     file: File, documents: dict[PurePosixPath, str], files: AbstractSet[str]
 ) -> Iterator[Complaint]:
-    """Every relative link names a file of the repository, and a heading that is there."""
+    """Check that each relative link leads to an existing file and heading."""
     for number, line in _outside_fences(file):
         for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
             if re.match(r"[a-z]+:", target):
@@ -72,7 +72,7 @@ def links(
 
 
 def make_targets(file: File, makefile: str) -> Iterator[Complaint]:
-    """Every `make x` in code of a document is a target of the Makefile."""
+    """Check that each `make x` in code of a document is a target of the Makefile."""
     known = set(TARGET_LINE.findall(makefile))
     for number, code in _code(file):
         match = MAKE_COMMAND.match(code.strip())
@@ -98,7 +98,7 @@ def _anchors(text: str) -> set[str]:
 
 
 def _lines(file: File) -> Iterator[tuple[int, str, bool]]:
-    """Each line with its number and whether it stands inside a code fence."""
+    """Yield each line with its number and whether it is inside a code fence."""
     fence = ""
     for number, line in file.numbered():
         match = FENCE.match(line)

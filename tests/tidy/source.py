@@ -1,4 +1,4 @@
-"""Checks of Python source: sizes, names, and calls that have one home only."""
+"""Checks of Python source: sizes, names, and calls that are allowed in one module only."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ DOCSTRING_LINES_MAX = 8
 CLOCK_HOME = "src/duly/clock.py"
 SETTINGS_HOME = "src/duly/settings.py"
 PRINTER_HOME = "src/duly/cli"
-# Its docstring draws the whole tree of errors, which is as long as the tree.
+# Its docstring shows the whole tree of errors.
 ERRORS_HOME = "src/duly/errors.py"
 
 CLOCK_READS = {
@@ -39,9 +39,9 @@ SKIPS = {
     "unittest.skip",
 }
 BUCKET_NAMES = {"common", "helper", "helpers", "manager", "misc", "types", "util", "utils"}
-# Words that say nothing wherever they stand in a name of ours.
+# Words that mean nothing anywhere in a name.
 EMPTY_WORDS = {"helper", "helpers", "manager", "misc", "util", "utils"}
-# Words that say nothing when they are the verb of a function, or the whole of a name.
+# Words that mean nothing as the verb of a function, or as the whole name.
 EMPTY_VERBS = {"handle", "process"}
 EMPTY_NAMES = {"common", "data", "handle", "process"}
 
@@ -52,7 +52,7 @@ def file_length(file: File) -> Iterator[Complaint]:
     count = len(file.text.splitlines())
     if count > FILE_LINES_MAX:
         yield file.complain(
-            1, f"{count} lines; {FILE_LINES_MAX} is a stop, split it by what it does"
+            1, f"{count} lines; the limit is {FILE_LINES_MAX}, split the file by topic"
         )
 
 
@@ -60,7 +60,7 @@ def line_length(file: File) -> Iterator[Complaint]:
     for number, line in file.numbered():
         if len(line) > LINE_CHARACTERS_MAX:
             yield file.complain(
-                number, f"{len(line)} characters; {LINE_CHARACTERS_MAX} is the limit"
+                number, f"{len(line)} characters; the limit is {LINE_CHARACTERS_MAX}"
             )
 
 
@@ -69,7 +69,7 @@ def function_length(file: File) -> Iterator[Complaint]:
         if isinstance(node, Function):
             count = (node.end_lineno or node.lineno) - node.lineno + 1
             if count > FUNCTION_LINES_MAX:
-                reason = f"{node.name} has {count} lines; {FUNCTION_LINES_MAX} is a stop"
+                reason = f"{node.name} has {count} lines; the limit is {FUNCTION_LINES_MAX}"
                 yield file.complain(node.lineno, reason)
 
 
@@ -116,9 +116,7 @@ def silent_handlers(file: File) -> Iterator[Complaint]:
     names = imported_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and _catches_all(node.type) and _is_empty(node.body):
-            yield file.complain(
-                node.lineno, "catches everything and says nothing; name the exception"
-            )
+            yield file.complain(node.lineno, "catches everything silently; name the exception")
         if (
             isinstance(node, ast.Call)
             and dotted(node.func, names) == "contextlib.suppress"
@@ -130,7 +128,7 @@ def silent_handlers(file: File) -> Iterator[Complaint]:
 def module_docstring(file: File) -> Iterator[Complaint]:
     docstring = ast.get_docstring(file.tree())
     if docstring is None:
-        yield file.complain(1, "no module docstring: say station, takes, gives, invariant")
+        yield file.complain(1, "no module docstring: state purpose, inputs, outputs, invariants")
     elif len(docstring.splitlines()) > DOCSTRING_LINES_MAX and str(file.path) != ERRORS_HOME:
         yield file.complain(1, f"module docstring over {DOCSTRING_LINES_MAX} lines; docs/ has room")
 
@@ -138,7 +136,7 @@ def module_docstring(file: File) -> Iterator[Complaint]:
 def bucket_names(file: File) -> Iterator[Complaint]:
     for part in (*file.path.parts[:-1], file.path.stem):
         if part in BUCKET_NAMES:
-            yield file.complain(1, f"{part!r} is a bucket, not a name; say what is in it")
+            yield file.complain(1, f"{part!r} is a bucket name; name the contents instead")
 
 
 def empty_names(file: File) -> Iterator[Complaint]:
@@ -149,13 +147,13 @@ def empty_names(file: File) -> Iterator[Complaint]:
             or (len(words) == 1 and words[0] in EMPTY_NAMES)
             or (is_function and words[:1] and words[0] in EMPTY_VERBS)
         ):
-            yield file.complain(line, f"{name!r} says nothing; use a word of the glossary")
+            yield file.complain(line, f"{name!r} means nothing; use a word of the glossary")
         elif re.search(r"_v\d+$", name):
             yield file.complain(line, f"{name!r}: a second version replaces the first")
 
 
 def root_imports(file: File) -> Iterator[Complaint]:
-    """The package root imports every layer, so importing it from a layer hides a cycle."""
+    """Refuse imports of the package root: it imports every layer, which hides import cycles."""
     if file.is_under("src/duly/cli") or file.is_under("src/duly/testing"):
         return
     for node in ast.walk(file.tree()):
@@ -232,7 +230,7 @@ def _gives_reason(call: ast.Call, name: str) -> bool:
 
 
 def _own_names(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
-    """Every name this module gives: line, name, and whether it is a function's."""
+    """Yield each name that a module defines: line, name, and whether it is a function."""
     for node in ast.walk(tree):
         if isinstance(node, Function):
             yield node.lineno, node.name, True

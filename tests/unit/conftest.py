@@ -1,4 +1,4 @@
-"""Fixtures of the unit tests: a clock that stands still, and an empty store on it."""
+"""Fixtures of the unit tests: a manual clock, and an empty store that uses it."""
 
 import pytest
 from tests.samples import NOW

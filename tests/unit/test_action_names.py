@@ -1,4 +1,4 @@
-"""Names of actions and queues: what this application cannot run is refused before it is stored."""
+"""Tests that unknown actions and invalid queue names are refused before anything is stored."""
 
 import asyncio
 from typing import Any
@@ -64,15 +64,15 @@ def test_an_unknown_action_of_an_own_flow_is_refused_with_a_suggestion(name: str
     asyncio.run(check())
 
 
-def test_a_handler_is_refused_alike() -> None:
-    flow, told = Flow("work"), list[str]()
+def test_unknown_actions_in_handlers_are_refused() -> None:
+    flow, messages = Flow("work"), list[str]()
 
     @flow.action
     async def first(ctx: Context) -> None:
         for calls in (ctx, ctx.system):
             with pytest.raises(InvalidInput) as caught:
                 await calls.enqueue("work.secnd")
-            told.append(str(caught.value))
+            messages.append(str(caught.value))
         await ctx.enqueue("second")
 
     @flow.action
@@ -84,7 +84,7 @@ def test_a_handler_is_refused_alike() -> None:
             assert len((await drain(app)).ids()) == 2
 
     asyncio.run(check())
-    assert told == ["flow 'work' has no action 'secnd'; did you mean 'second'?"] * 2
+    assert messages == ["flow 'work' has no action 'secnd'; did you mean 'second'?"] * 2
 
 
 @pytest.mark.parametrize("name", ["mail.remind", "remind"])
@@ -101,7 +101,7 @@ def test_a_short_name_means_the_only_action_that_has_it(name: str) -> None:
     asyncio.run(check())
 
 
-def test_flows_of_other_applications_are_left_to_them() -> None:
+def test_actions_of_other_applications_are_not_checked() -> None:
     assert find_action("billing.charge", ACTIONS) == ("billing.charge", None)
     assert find_action("anything", {}) == ("anything", None)
     foreign = Flow("billing").action(name="charge")(sweep.function)
@@ -110,7 +110,7 @@ def test_flows_of_other_applications_are_left_to_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["*", "*mail", "", "line\nbreak", "\x1b[1m", "x" * 256, 5])
-def test_impossible_names_of_queues_are_refused_everywhere(name: Any) -> None:
+def test_invalid_queue_names_are_refused_everywhere(name: Any) -> None:
     admin = Admin(MemoryStore(), actions=ACTIONS)
     flow = Flow("work")
     for call in (

@@ -1,4 +1,4 @@
-"""The admin: views without payload, wishes about one job and many, queues, workers."""
+"""Tests of the admin: job views, operations on one job and on many, queues, workers."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -69,7 +69,7 @@ def admin(store: MemoryStore) -> Admin:
 
 
 def end(store: MemoryStore, outcome: Outcome, queue: str = "default") -> None:
-    """Claim the job that is next and finish it."""
+    """Claim the next job and finish it."""
 
     async def work() -> None:
         claims = await store.claim_jobs(ClaimRequest(WorkerId("w"), (queue,), limit=1))
@@ -126,8 +126,8 @@ def test_no_view_shows_a_secret_anywhere(client: Client, admin: Admin, store: Me
     assert msgspec.json.encode(asdict(run(admin.jobs())[0])).decode() in text
 
 
-def test_of_an_unknown_action_every_value_is_hidden(client: Client, store: MemoryStore) -> None:
-    """Nobody there can say which of its names are secret, so they are not taken for harmless."""
+def test_all_values_of_an_unknown_action_are_hidden(client: Client, store: MemoryStore) -> None:
+    """The application does not know which names of the action are secret, so all are hidden."""
     job_id = person(client, metadata={"ssn": SSN})
     end(store, Failed(f"no room for {SSN} of ada", is_final=True))
     detail = run(Admin(store).job(job_id))
@@ -188,13 +188,13 @@ def test_jobs_are_listed_in_pages(client: Client, admin: Admin) -> None:
     assert only.queue == "other"
 
 
-def test_no_such_job(admin: Admin) -> None:
+def test_unknown_jobs_are_not_found(admin: Admin) -> None:
     for asked in (admin.job, admin.cancel, admin.retry, admin.delete):
         with pytest.raises(NotFound, match="job job_0 does not exist"):
             run(asked(JobId("job_0")))
 
 
-def test_wishes_about_one_job_give_its_view(
+def test_operations_on_a_job_return_its_view(
     client: Client, admin: Admin, store: MemoryStore
 ) -> None:
     job_id = person(client)
@@ -236,7 +236,7 @@ def test_dead_jobs_are_retried_in_bulk(client: Client, admin: Admin, store: Memo
     assert run(admin.retry_many(JobFilter(state=JobState.SCHEDULED))).done == 2
 
 
-def test_a_bulk_wish_is_bounded_and_says_where_it_stopped(
+def test_bulk_operations_are_bounded_and_return_a_cursor(
     client: Client, admin: Admin, store: MemoryStore
 ) -> None:
     ids = fill(client, 250)
@@ -247,9 +247,7 @@ def test_a_bulk_wish_is_bounded_and_says_where_it_stopped(
     assert counted(store) == {JobState.CANCELLED: 250}
 
 
-def test_a_bulk_wish_counts_what_was_refused(
-    client: Client, admin: Admin, store: MemoryStore
-) -> None:
+def test_bulk_operations_count_refusals(client: Client, admin: Admin, store: MemoryStore) -> None:
     fill(client, 3)
     end(store, Succeeded())
     run(store.claim_jobs(ClaimRequest(WorkerId("w"), limit=1)))
@@ -259,18 +257,18 @@ def test_a_bulk_wish_counts_what_was_refused(
 
 
 @pytest.mark.parametrize("verb", ["cancel_many", "delete_many"])
-def test_a_bulk_wish_about_everything_is_refused(admin: Admin, verb: str) -> None:
+def test_bulk_operations_need_a_filter(admin: Admin, verb: str) -> None:
     with pytest.raises(InvalidInput, match="name at least a state or a queue"):
         run(getattr(admin, verb)(JobFilter()))
 
 
 @pytest.mark.parametrize("limit", [0, MAX_MANY + 1])
-def test_limits_of_bulk_wishes(admin: Admin, limit: int) -> None:
+def test_limits_of_bulk_operations(admin: Admin, limit: int) -> None:
     with pytest.raises(InvalidInput, match="limit"):
         run(admin.cancel_many(JobFilter(queue="q"), limit=limit))
 
 
-def test_cleanup_removes_what_was_kept_long_enough(
+def test_cleanup_removes_expired_jobs(
     client: Client, admin: Admin, store: MemoryStore, clock: ManualClock
 ) -> None:
     fill(client, 30)
@@ -295,7 +293,7 @@ def test_counts(client: Client, admin: Admin) -> None:
     ]
 
 
-def test_queues_are_listed_with_what_is_in_them(client: Client, admin: Admin) -> None:
+def test_queues_are_listed_with_their_counts(client: Client, admin: Admin) -> None:
     fill(client, 2)
     run(admin.limit("slow", job_limit=3))
     first, second = run(admin.queues())
@@ -303,7 +301,7 @@ def test_queues_are_listed_with_what_is_in_them(client: Client, admin: Admin) ->
     assert (second.queue, second.job_limit, second.counts) == ("slow", 3, {})
 
 
-def test_queues_say_which_counts_are_capped(client: Client, admin: Admin) -> None:
+def test_capped_counts_of_queues_are_marked(client: Client, admin: Admin) -> None:
     fill(client, 3)
     fill(client, 1, queue="slow", delay=timedelta(1))
     first, second = run(admin.queues(most=2))
@@ -351,14 +349,14 @@ def test_limits_that_are_refused(admin: Admin, options: Any, words: str) -> None
     assert run(admin.queues()) == []
 
 
-def test_a_queue_needs_a_name_and_a_note_that_fits(admin: Admin) -> None:
+def test_names_and_notes_of_queues_are_checked(admin: Admin) -> None:
     with pytest.raises(InvalidInput, match="queue"):
         run(admin.pause(""))
     with pytest.raises(InvalidInput, match="note"):
         run(admin.pause("q", "x" * 1_001))
 
 
-def test_workers_are_alive_while_they_say_so(
+def test_workers_are_alive_until_their_heartbeat_expires(
     admin: Admin, store: MemoryStore, clock: ManualClock
 ) -> None:
     run(store.beat(WorkerInfo(WorkerId("w1"), "host", 1, ("default",), slots=10)))

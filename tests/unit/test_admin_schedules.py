@@ -1,4 +1,4 @@
-"""The admin of schedules: found over all scopes, shown without secrets, stepped in with a name."""
+"""Tests of the schedule admin: search over all scopes, redacted views, audited operations."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -77,7 +77,7 @@ def create(store: MemoryStore, name: str, scope: Any = None, **options: Any) -> 
 
 
 def fire(store: MemoryStore, *, succeeds: bool = True) -> None:
-    """Plan what is due and end it."""
+    """Plan due occurrences and finish their jobs."""
     run(store.plan_occurrences(PlanRequest()))
     claims = run(store.claim_jobs(ClaimRequest(worker=WorkerId("w"), limit=100)))
     end = Succeeded() if succeeds else Failed("no", is_final=True)
@@ -128,7 +128,7 @@ def test_by_key_and_by_id(store: MemoryStore, admin: Admin) -> None:
         assert run(admin.schedules.get(which)).id == schedule_id
 
 
-def test_unknown_schedules_name_what_is_near(store: MemoryStore, admin: Admin) -> None:
+def test_unknown_schedules_suggest_similar_names(store: MemoryStore, admin: Admin) -> None:
     create(store, "weekly-digest")
     with pytest.raises(NotFound, match="did you mean 'weekly-digest'"):
         run(admin.schedules.get("crm/user:ada/weekly-diges"))
@@ -167,7 +167,7 @@ def test_nothing_secret_is_shown(store: MemoryStore, admin: Admin, clock: Manual
     )
 
 
-def test_one_schedule_whole(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
+def test_details_of_a_schedule(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
     schedule_id = create(store, "daily", max_runs=9)
     clock.advance(hours=1, seconds=2)
     fire(store)
@@ -216,13 +216,13 @@ def test_pause_and_resume(store: MemoryStore, admin: Admin) -> None:
     ]
 
 
-def test_limits_of_the_owner_bind_no_operator(store: MemoryStore, admin: Admin) -> None:
-    """The owner's limits may have shrunk since, and pausing must always be possible."""
+def test_limits_of_the_owner_do_not_apply_to_operators(store: MemoryStore, admin: Admin) -> None:
+    """The limits of the owner may be lower now, but pausing must always be possible."""
     schedule_id = create(store, "often", SYSTEM, trigger=cron("* * * * * *", seconds=True))
     assert run(admin.schedules.pause(schedule_id)).state == "paused"
 
 
-def test_deleted_schedules_keep_their_past(
+def test_deleted_schedules_keep_their_history(
     store: MemoryStore, admin: Admin, clock: ManualClock
 ) -> None:
     schedule_id = create(store, "daily")
@@ -250,7 +250,7 @@ def test_deleted_schedules_keep_their_past(
         run(admin.why("sch_0", NOW))
 
 
-def test_why_with_what_is_stored(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
+def test_why_reads_what_is_stored(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
     policies = Policies(misfire=Misfire("skip"))
     schedule_id = create(store, "daily", policies=policies)
     clock.advance(hours=3)
@@ -279,7 +279,7 @@ def test_run_now(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
 
 
 def test_backfill_in_steps(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
-    """Ten hours were missed but for the last; the backfill makes nine jobs, four at a time."""
+    """Nine of ten hours were missed; the backfill makes nine jobs, four at a time."""
     schedule_id = create(store, "daily", policies=Policies(misfire=Misfire("skip")))
     clock.advance(hours=10)
     fire(store)
@@ -327,7 +327,7 @@ def test_locks(store: MemoryStore, admin: Admin) -> None:
         run(admin.release_lock("nightly"))
 
 
-def test_health_of_what_is_stored(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
+def test_health_of_stored_data(store: MemoryStore, admin: Admin, clock: ManualClock) -> None:
     schedule_id = create(store, "daily")
     assert run(admin.health()).level == "warning"  # no worker
     worker = WorkerInfo(WorkerId("w"), "host", 1, ("default",), 4, 0, is_stopping=False)

@@ -1,4 +1,4 @@
-"""Admission: slots that start together ask the ledger together, and none waits for ever."""
+"""Tests of admission: slots share ledger reads, and every caller gets an answer or an error."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -39,7 +39,7 @@ def an_occurrence(job_id: JobId) -> Occurrence:
 
 @dataclass
 class Ledger:
-    """Answers when it is let; keeps what each read asked for."""
+    """A ledger whose reads wait for a signal, and are recorded."""
 
     reads: list[list[JobId]] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -66,19 +66,19 @@ def threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1)
 
 
-async def _turns(count: int) -> None:
+async def _yield_to_loop(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def test_those_who_ask_during_a_read_share_the_next(threads: ThreadPoolExecutor) -> None:
+def test_calls_during_a_read_share_the_next_one(threads: ThreadPoolExecutor) -> None:
     async def test() -> None:
         ledger = Ledger()
         asked = admission(ledger, threads)
         early = [asyncio.create_task(asked.occurrence(a_job(each))) for each in (1, 2)]
-        await _turns(3)
+        await _yield_to_loop(3)
         late = [asyncio.create_task(asked.occurrence(a_job(each))) for each in (3, 4, 9)]
-        await _turns(3)
+        await _yield_to_loop(3)
         ledger.gate.set()
         found = await asyncio.gather(*early, *late)
         assert ledger.reads == [["job_1", "job_2"], ["job_3", "job_4", "job_9"]]
@@ -90,7 +90,9 @@ def test_those_who_ask_during_a_read_share_the_next(threads: ThreadPoolExecutor)
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("gone"), KeyError("a bug")])
-def test_an_error_reaches_all_who_wait(threads: ThreadPoolExecutor, error: Exception) -> None:
+def test_an_error_is_raised_in_all_waiting_calls(
+    threads: ThreadPoolExecutor, error: Exception
+) -> None:
     async def test() -> None:
         ledger = Ledger(error=error)
         ledger.gate.set()
@@ -104,14 +106,14 @@ def test_an_error_reaches_all_who_wait(threads: ThreadPoolExecutor, error: Excep
     run(test())
 
 
-def test_one_that_is_told_to_stop_stops_nobody_else(threads: ThreadPoolExecutor) -> None:
+def test_cancelling_one_call_does_not_affect_others(threads: ThreadPoolExecutor) -> None:
     async def test() -> None:
         ledger = Ledger()
         asked = admission(ledger, threads)
         one, other = (asyncio.create_task(asked.occurrence(a_job(each))) for each in (1, 2))
-        await _turns(3)
+        await _yield_to_loop(3)
         one.cancel()
-        await _turns(3)
+        await _yield_to_loop(3)
         ledger.gate.set()
         assert await other == an_occurrence(JobId("job_2"))
         assert one.cancelled()

@@ -1,4 +1,4 @@
-"""The comparison with an earlier commit: a quick run of the whole, and what its bars say."""
+"""Tests of the comparison with an earlier commit: a quick run, and how its bars are judged."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def costs(cpu_us: float, statements: float = 10.0, rows: float | None = 20.0) -> Costs:
-    """Return costs of which a quarter of the CPU time is the server's, where there is one."""
+    """Return costs; with a server, it used a quarter of the CPU time."""
     server_us = 0.0 if rows is None else cpu_us / 4
     return Costs(cpu_us - server_us, server_us, 2 * cpu_us, statements, rows)
 
@@ -41,7 +41,7 @@ def compared(operation: str, *pairs: Pair, store: str = "postgresql") -> Compari
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU clock of another process")
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     command = [sys.executable, "benchmarks/compare.py", "--quick", "--statements"]
     run = subprocess.run(
         [*command, "--base", "HEAD", "--out", str(tmp_path)],
@@ -50,7 +50,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # A quick run judges nothing: it fails only where it did not measure.
+    # A quick run judges nothing: it fails only if it could not measure.
     assert run.returncode == 0, run.stderr
     names = {line.split()[1] for line in run.stdout.splitlines() if line.startswith("bar ")}
     assert names == {
@@ -85,8 +85,8 @@ def test_spread_is_the_median_with_quartiles_and_extremes() -> None:
     assert str(Spread.of([1.0, 2.0, 3.0])) == "2.000 [1.500, 2.500] (1.000 to 3.000)"
 
 
-def test_a_spread_is_of_the_ratios_of_pairs() -> None:
-    # The pairs disagree about the absolute figures, and agree that ours takes twice as much.
+def test_spread_is_computed_from_the_ratios_of_pairs() -> None:
+    # The pairs differ in absolute figures, but in each of them ours takes twice as much.
     found = compared("job", *(Pair(costs(cpu), costs(2 * cpu)) for cpu in (10.0, 50.0, 1_000.0)))
     assert found.spread("cpu") == Spread(2.0, 2.0, 2.0, 2.0, 2.0)
     assert found.medians("cpu") == (50.0, 100.0)
@@ -108,9 +108,9 @@ def test_bars_of_a_store_with_a_server_and_of_one_without() -> None:
         "bar cpu-create-file 0.900 <=1.05 ok",
         "bar statements-create-file 1.100 <=1 short",
     ]
-    said = text({"base": "abc"}, [served, alone])
-    assert "create, file" in said
-    assert "100 µs" in said
+    report = text({"base": "abc"}, [served, alone])
+    assert "create, file" in report
+    assert "100 µs" in report
 
 
 @pytest.mark.parametrize(("operation", "is_met"), [(KEYED, True), ("enqueue", False)])
@@ -119,7 +119,7 @@ def test_only_a_keyed_enqueue_may_take_a_tenth_more(operation: str, is_met: bool
     assert bars([slower])[0].is_met is is_met
 
 
-def test_costs_are_per_operation_of_all_turns() -> None:
+def test_costs_are_per_operation_over_all_rounds() -> None:
     timed = {"client_ns": 8_000_000, "server_ns": 4_000_000, "wall_ns": 40_000_000}
     counts = {"statements": {"SELECT 1": 20, "COMMIT": 10}, "rows": 50}
     assert costs_of(timed, counts, count=10, turns=4) == Costs(200.0, 100.0, 1_000.0, 3.0, 5.0)

@@ -1,4 +1,4 @@
-"""The dashboard benchmark: a quick run of the whole."""
+"""A quick run of the dashboard benchmark."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # A small run may miss a bar; the test checks that it was measured.
+    # A small run may miss a bar; the test only checks that it was measured.
     assert run.returncode in (0, 1), run.stderr
     assert any(line.startswith("bar ") for line in run.stdout.splitlines()), run.stderr
     results = json.loads((tmp_path / "dashboard.json").read_text())

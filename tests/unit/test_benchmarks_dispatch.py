@@ -1,4 +1,4 @@
-"""The dispatch benchmark: a quick run of the whole."""
+"""A quick run of the dispatch benchmark."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     run = subprocess.run(
         [sys.executable, "benchmarks/dispatch.py", "--quick", "--out", str(tmp_path)],
         cwd=ROOT,
@@ -22,7 +22,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # So small a run may fall short of a bar; that it was measured at all is the point.
+    # A small run may miss a bar; the test only checks that it was measured.
     assert run.returncode in (0, 1), run.stderr
     bars = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
     assert [bar[1] for bar in bars] == ["tick-vs-httpx-loop"], run.stderr

@@ -1,4 +1,4 @@
-"""The index benchmark: a quick run of the whole, and what its bars say."""
+"""Tests of the index benchmark: a quick run, and how its bars are judged."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     run = subprocess.run(
         [sys.executable, "benchmarks/index.py", "--quick", "--out", str(tmp_path)],
         cwd=ROOT,
@@ -25,7 +25,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # So small a run may fall short of a bar; that it was measured at all is the point.
+    # A small run may miss a bar; the test only checks that it was measured.
     assert run.returncode in (0, 1), run.stderr
     bars = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
     assert [bar[1] for bar in bars] == [
@@ -55,7 +55,7 @@ def test_quick_run(tmp_path: Path) -> None:
         (Bar("tick", 1.1, 1.1, at_most=True), "bar tick 1.1 <=1.1 ok"),
     ],
 )
-def test_bar_is_rounded_to_the_harder_side(bar: Bar, line: str) -> None:
+def test_bars_are_rounded_to_the_stricter_side(bar: Bar, line: str) -> None:
     assert str(bar) == line
     assert bar.to_json()["ok"] == line.endswith("ok")
 

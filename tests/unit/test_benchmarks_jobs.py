@@ -1,4 +1,4 @@
-"""The job benchmark: a quick run without the peers, which need a network, and what its bars say."""
+"""Tests of the job benchmark: a quick run without peers, which need a network, and its bars."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     run = subprocess.run(
         [sys.executable, "benchmarks/jobs.py", "--quick", "--no-peers", "--out", str(tmp_path)],
         cwd=ROOT,
@@ -37,7 +37,7 @@ def test_quick_run(tmp_path: Path) -> None:
     measured = {"vs-bare-sql", "bulk-enqueue-vs-bare", "idle-queries-per-second"}
     assert measured | {each.name for each in CONDITIONS} < set(bars), run.stdout
     assert bars["held-snapshot-claim"] == "ok"
-    # An absent peer is short, never a silent pass.
+    # A bar without a peer is reported as short, not as met.
     assert bars["vs-graphile-worker"] == bars["sqlite-vs-huey"] == "short"
     assert "left out" in run.stdout
     results = json.loads((tmp_path / "jobs.json").read_text())
@@ -45,7 +45,7 @@ def test_quick_run(tmp_path: Path) -> None:
     assert (tmp_path / "jobs.png").stat().st_size > 1_000
 
 
-def test_ratio_is_the_median_of_the_turns() -> None:
+def test_ratio_is_the_median_of_the_rounds() -> None:
     theirs = PeerResult("other", 10.0, 100, 1, "defaults", None)
     assert Pairing("other", theirs, (10.0, 40.0, 30.0), (10.0, 10.0, 10.0)).ratio == 3
     assert Pairing("other", theirs, (), ()).ratio == 0
@@ -66,6 +66,6 @@ def test_rescued_jobs_that_lose_their_place_are_short() -> None:
     assert not pressure_bars([Pressure(rescued, (plain,), (late,))])[0].is_met
 
 
-def test_jobs_that_begin_in_order_overtake_nobody() -> None:
+def test_jobs_that_begin_in_order_count_no_overtaking() -> None:
     assert most_overtaken([0, 1, 2]) == 0
     assert most_overtaken([1, 2, 3, 0, 4]) == 3

@@ -1,4 +1,4 @@
-"""The command line of benchmarks: where results go, and the wait for a quiet machine."""
+"""Tests of the command line of benchmarks: output files, and waiting for an idle machine."""
 
 import json
 from pathlib import Path

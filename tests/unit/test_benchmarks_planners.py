@@ -1,4 +1,4 @@
-"""The planners benchmark: a quick run, which rows each claimer asks for, and its bars."""
+"""Tests of the planners benchmark: a quick run, the rows each process claims, and its bars."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ NAMES = [layout.name for layout in (PLANNER, *LAYOUTS)]
 
 
 def figures() -> Figures:
-    """Two rounds; 4 planners take 1/2 and 1/4 of the time of one."""
+    """Return figures of two rounds, in which 4 planners take 1/2 and 1/4 of the time of one."""
     runs = {(name, count): [RUN, RUN] for name in NAMES for count in COUNTS}
     runs[PLANNER.name, 4] = [replace(RUN, seconds=1.0), replace(RUN, seconds=0.5)]
     return Figures(stored=100, burst=40, runs=runs)
@@ -43,7 +43,7 @@ def figures() -> Figures:
 @pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     run = subprocess.run(
         [sys.executable, "benchmarks/planners.py", "--quick", "--out", tmp_path],
         cwd=ROOT,
@@ -51,7 +51,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # So small a run may miss the scale; that it was measured is what is tested.
+    # A small run may not scale; the test only checks that it was measured.
     assert run.returncode in (0, 1), run.stderr
     lines = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
     assert [line[1] for line in lines] == ["planner-duplicates", "planners-scale"], run.stderr
@@ -62,7 +62,7 @@ def test_quick_run(tmp_path: Path) -> None:
     measured = {(row["layout"], row["processes"]) for row in rows}
     assert measured == {(name, count) for name in NAMES for count in COUNTS}
     assert all(row["per_s"] > 0 and row["duplicates"] == 0 for row in rows)
-    # A claimer that owns its part finds no row that another one holds.
+    # A process that owns its part finds no rows locked by another one.
     owned = {SHARDS.name, OWN_PARTITIONS.name}
     assert {row["passed_over"] for row in rows if row["layout"] in owned} == {0}
     assert str(tmp_path) not in json.dumps(results)
@@ -84,14 +84,14 @@ def test_second_of_four_claims_two_parts() -> None:
 
 
 @pytest.mark.parametrize("layout", [ONE_TABLE, PARTITIONS], ids=lambda layout: layout.name)
-def test_claimers_of_a_whole_table_claim_alike(layout: Layout) -> None:
+def test_processes_that_share_a_table_claim_the_same_way(layout: Layout) -> None:
     assert len({layout.claims(number, 8, DUE_MS) for number in range(8)}) == 1
     (claim,) = layout.claims(7, 8, DUE_MS)
     assert f"FROM {layout.table} WHERE hand_over" in claim
     assert "ORDER BY run_at_ms, priority DESC, row_id" in claim
 
 
-def test_buckets_are_claimed_by_all_from_the_oldest_on() -> None:
+def test_all_processes_claim_buckets_from_the_oldest() -> None:
     claims = BUCKETS.claims(0, 8, DUE_MS)
     assert claims == BUCKETS.claims(7, 8, DUE_MS)
     last = DUE_MS // 60_000
@@ -106,24 +106,24 @@ def test_scale_is_the_median_of_pairs() -> None:
     ]
 
 
-def test_a_duplicate_in_any_table_is_over() -> None:
+def test_a_duplicate_in_any_layout_fails_the_bar() -> None:
     doubled = figures()
     doubled.runs[PLANNER.name, 8] = [RUN, replace(RUN, duplicates=1)]
     assert [bar.is_met for bar in bars([figures(), doubled])] == [False, True]
 
 
-def test_planners_that_slow_each_other_down_are_short() -> None:
+def test_planners_that_slow_each_other_miss_the_bar() -> None:
     slow = figures()
     slow.runs[PLANNER.name, 4] = [replace(RUN, seconds=3.0)] * 2
     assert [bar.is_met for bar in bars([slow])] == [True, False]
 
 
 def test_text_gives_rates_ratios_and_cpu_time_of_a_row() -> None:
-    said = text(figures())
-    cells = {tuple(line.split()[:3]): line.split()[3:] for line in said.splitlines()}
+    report = text(figures())
+    cells = {tuple(line.split()[:3]): line.split()[3:] for line in report.splitlines()}
     cpu_us = ["12,500.00", "25,000.00"]
     assert cells["Duly's", "planner", "4"] == ["60.00", "3.00", "3.00", *cpu_us, "30.00", "4", "0"]
-    assert "shards-gain own shards: 1.00, 1.00, 1.00, 1.00" in said
+    assert "shards-gain own shards: 1.00, 1.00, 1.00, 1.00" in report
 
 
 def test_chart_has_every_layout_at_every_number_of_processes() -> None:

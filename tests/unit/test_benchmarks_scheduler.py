@@ -1,4 +1,4 @@
-"""The scheduler benchmark: a quick run without the peers, which need a network, and its bars."""
+"""Tests of the scheduler benchmark: a quick run without peers (no network), and its bars."""
 
 import json
 import os
@@ -41,7 +41,7 @@ FIGURES = Figures(
 @pytest.mark.extended
 @pytest.mark.skipif(find_binaries() is None, reason=NO_SERVER)
 def test_quick_run(tmp_path: Path) -> None:
-    # A process of its own, as make starts it: the script must find its package by itself.
+    # Run it as a separate process, as make does: the script must find its package by itself.
     run = subprocess.run(
         [sys.executable, "benchmarks/scheduler.py", "--quick", "--no-peers", "--out", tmp_path],
         cwd=ROOT,
@@ -49,7 +49,7 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    # So small a run may fall short of a bar; that it was measured at all is the point.
+    # A small run may miss a bar; the test only checks that it was measured.
     assert run.returncode in (0, 1), run.stderr
     lines = [line.split() for line in run.stdout.splitlines() if line.startswith("bar ")]
     assert [line[1] for line in lines] == [
@@ -88,22 +88,22 @@ def test_the_rare_flow_is_judged_by_the_worse_of_busy_and_idle_steps() -> None:
     assert [bar.is_met for bar in bars(replace(FIGURES, rare=slow))][4] is False
 
 
-def test_a_single_duplicate_is_over() -> None:
+def test_a_single_duplicate_fails_the_bar() -> None:
     doubled = replace(FIGURES, mix=replace(FIGURES.mix, jobs=11))
     assert [bar.is_met for bar in bars(doubled)] == [True, True, False, False, True, True]
 
 
-def test_an_absent_peer_is_not_available_and_falls_short_of_nothing() -> None:
+def test_an_absent_peer_is_not_available_and_misses_no_bar() -> None:
     assert "left out" in text(FIGURES)
     assert Fired("other", 10, None, None, "no network").per_second is None
     assert Fired("other", 10, 5, 2.0).per_second == 2.5
     assert [bar.is_met for bar in bars(FIGURES)] == [True, True, False, True, True, True]
 
 
-def test_claims_stand_beside_the_figures() -> None:
-    said = text(FIGURES)
-    assert "0.50 queries/s (document 003 claims 8.5)" in said
-    assert "p50 1.0 ms, p99 2.0 ms (document 003 claims 1)" in said
+def test_report_has_the_expectation_beside_each_figure() -> None:
+    report = text(FIGURES)
+    assert "0.50 queries/s (document 003 claims 8.5)" in report
+    assert "p50 1.0 ms, p99 2.0 ms (document 003 claims 1)" in report
 
 
 def test_parts() -> None:
@@ -124,7 +124,7 @@ def test_the_mix_is_the_same_each_time() -> None:
     assert len(definitions(asked)) == asked.total == 9
 
 
-def test_journal_is_whole_and_closed_at_the_end(tmp_path: Path) -> None:
+def test_journal_is_complete_and_closed_at_the_end(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     note = (
         "import asyncio, types\n"

@@ -1,4 +1,4 @@
-"""The trigger benchmark still runs and hands over what it promises; its figures are not judged."""
+"""Tests that the trigger benchmark runs and writes its results; the figures are not judged."""
 
 import json
 import re
@@ -30,5 +30,5 @@ def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("measured", "line"),
     [(40.0, "bar x 40.0 40 ok"), (39.99, "bar x 39.9 40 short"), (312.34, "bar x 312.3 40 ok")],
 )
-def test_what_is_printed_decides(measured: float, line: str) -> None:
+def test_the_printed_ratio_decides(measured: float, line: str) -> None:
     assert str(Bar("x", measured, 40)) == line

@@ -1,4 +1,4 @@
-"""The buffer of a worker: what waits comes out in order, or pair after pair."""
+"""Tests of the buffer of a worker: first in, first out, or round-robin over pairs."""
 
 from duly import Duly, Flow, WorkerOptions
 from duly.model.jobs import JobId, LeasedJob
@@ -6,7 +6,7 @@ from duly.runtime.worker.buffer import Buffer, JobsByPair
 
 
 def job(name: str, workspace: str, queue: str = "default") -> LeasedJob:
-    """A leased job of which only the names matter."""
+    """Return a leased job of which only id, workspace and queue matter."""
     blank = LeasedJob(*([None] * len(LeasedJob._fields)))  # type: ignore[arg-type]
     return blank._replace(id=JobId(name), queue=queue, workspace=workspace)
 
@@ -15,7 +15,7 @@ def names(jobs: JobsByPair) -> list[str]:
     return [jobs.popleft().id for _ in range(len(jobs))]
 
 
-def test_pairs_come_out_in_turn() -> None:
+def test_pairs_alternate() -> None:
     jobs = JobsByPair()
     jobs.extend([job("a1", "acme"), job("a2", "acme"), job("a3", "acme"), job("b1", "bolt")])
     jobs.extend([job("c1", "acme", "mail"), job("a4", "acme")])
@@ -24,7 +24,7 @@ def test_pairs_come_out_in_turn() -> None:
     assert len(jobs) == 0
 
 
-def test_a_pair_that_comes_later_waits_for_no_backlog() -> None:
+def test_a_new_pair_does_not_wait_for_the_backlog_of_others() -> None:
     jobs = JobsByPair()
     jobs.extend([job(f"a{number}", "acme") for number in range(9)])
     assert jobs.popleft().id == "a0"
@@ -32,7 +32,7 @@ def test_a_pair_that_comes_later_waits_for_no_backlog() -> None:
     assert [jobs.popleft().id for _ in range(3)] == ["a1", "b", "a2"]
 
 
-def test_jobs_are_taken_out() -> None:
+def test_jobs_can_be_removed() -> None:
     jobs = JobsByPair()
     jobs.extend([job("a1", "acme"), job("a2", "acme"), job("b", "bolt")])
     jobs.remove(job("a1", "acme"))
@@ -43,7 +43,7 @@ def test_jobs_are_taken_out() -> None:
     assert (len(jobs), list(jobs)) == (0, [])
 
 
-def test_a_fair_buffer_empties_and_withdraws() -> None:
+def test_a_fair_buffer_can_be_emptied() -> None:
     buffer = Buffer(10, 0.5, lambda: None, fair=True)
     buffer.take([job("a1", "acme"), job("a2", "acme"), job("b", "bolt")])
     withdrawn = buffer.withdraw(JobId("a2"))
@@ -54,7 +54,7 @@ def test_a_fair_buffer_empties_and_withdraws() -> None:
     assert buffer.pop() is None
 
 
-def test_only_fair_workers_let_pairs_take_turns() -> None:
+def test_pairs_alternate_on_fair_workers_only() -> None:
     app = Duly("memory:", flows=[Flow("work")])
     for fair in (False, True):
         buffer = app.worker(WorkerOptions(fair=fair))._buffer

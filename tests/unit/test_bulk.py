@@ -1,4 +1,4 @@
-"""The bulk form answers what each trigger would answer by itself."""
+"""Tests that the bulk form gives the same answers as each trigger by itself."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -52,8 +52,8 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_as_one_by_one(seed: int) -> None:
-    """Four days with a change of clocks, in no order, and many rows on few rules."""
+def test_bulk_agrees_with_single_answers(seed: int) -> None:
+    """Many rows with few rules, unordered, over four days with a clock change."""
     random = Random(seed)
     triggers = random.choices(TRIGGERS, k=400)
     instants = [BASE_MS + random.randrange(4 * DAY) for _ in triggers]
@@ -80,7 +80,7 @@ def test_a_start_is_kept_beside_others_with_the_same_rule() -> None:
     assert next_after_many([early, late, early], [BASE_MS] * 3) == [nine, nine + 2 * DAY, nine]
 
 
-def test_the_end_of_time() -> None:
+def test_the_end_of_the_calendar() -> None:
     triggers = [cron("0 9 * * *"), cron("0 9 * * *"), cron("0 0 1 1 *")]
     last = 7_258_118_400_000
     assert next_after_many(triggers, [last - DAY, last - 1, last - 1]) == [
@@ -118,8 +118,8 @@ def test_the_arguments_stay_as_they_are() -> None:
     assert (triggers, instants) == ([cron("@daily"), cron("@hourly")], [BASE_MS + 5, BASE_MS])
 
 
-def count_questions(monkeypatch: pytest.MonkeyPatch, trigger: Trigger) -> list[int]:
-    """What the rule of a trigger is asked from now on."""
+def count_calls(monkeypatch: pytest.MonkeyPatch, trigger: Trigger) -> list[int]:
+    """Return a list that records the instants asked of a trigger's rule from now on."""
     core, asked = trigger.core, list[int]()
     assert isinstance(core, WallCore)
     compute = core.next_seconds
@@ -136,18 +136,18 @@ def count_questions(monkeypatch: pytest.MonkeyPatch, trigger: Trigger) -> list[i
 def test_rows_with_the_same_rule_share_the_work(
     monkeypatch: pytest.MonkeyPatch, span_ms: int, most: int
 ) -> None:
-    """One question where nothing fires among the instants, else about one for each fire."""
+    """The rule is asked once if nothing fires between the instants, else about once per fire."""
     trigger = cron("7 9 * * *")
-    asked = count_questions(monkeypatch, trigger)
+    asked = count_calls(monkeypatch, trigger)
     rows = [cron("7 9 * * *") if i % 2 else trigger for i in range(1000)]
     next_after_many(rows, [BASE_MS + i * span_ms // 1000 for i in range(1000)])
     assert 1 <= len(asked) <= most
 
 
-def test_few_rows_far_apart_do_not_walk_through_every_fire(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rows, and 14 400 fires of their rule between them."""
+def test_distant_rows_do_not_step_through_every_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are 14,400 fires of the rule between the two rows."""
     trigger = cron("*/1 * * * *")
-    asked = count_questions(monkeypatch, trigger)
+    asked = count_calls(monkeypatch, trigger)
     found = next_after_many([trigger, trigger], [BASE_MS, BASE_MS + 10 * DAY])
     assert found == [BASE_MS + 60_000, BASE_MS + 10 * DAY + 60_000]
     assert len(asked) < 200

@@ -1,4 +1,4 @@
-"""Pictures from numbers: what is drawn, what it is called, and that nothing slips in."""
+"""Tests of charts: shapes, labels, and escaping."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import get_args
@@ -44,7 +44,7 @@ def test_forecast_has_a_bar_for_every_busy_slot() -> None:
     assert heights[1] == pytest.approx(3 * heights[0], rel=0.02)
 
 
-def test_forecast_of_nothing_is_a_picture_too() -> None:
+def test_empty_forecast_is_a_chart_too() -> None:
     assert (
         bars(charts.forecast_chart(Forecast(to_ms(NOON), (0,) * 1440, is_estimate=False, rows=0)))
         == []
@@ -61,13 +61,13 @@ def test_minutes_are_stacked() -> None:
     assert bad.findtext("title") == "12:59 UTC: 1 dead"
 
 
-def test_lateness_is_sorted_into_steps() -> None:
+def test_lateness_is_grouped_into_ranges() -> None:
     svg = charts.lateness_chart([0, 100, 101, 400_000])
     values = [each.text for each in parsed(svg).findall(".//text[@class='value']")]
     assert values == ["2", "1", "0", "0", "0", "0", "1"]
 
 
-def test_sparkline_reaches_its_top_at_the_largest() -> None:
+def test_sparkline_is_scaled_to_the_maximum() -> None:
     line = parsed(charts.sparkline([0, 5, 10])).find("polyline")
     assert line is not None
     heights = [float(each.split(",")[1]) for each in (line.get("points") or "").split()]
@@ -93,26 +93,26 @@ def test_calendar_has_a_cell_for_every_day() -> None:
     assert "today" in kinds["Mon 02 Mar: nothing"]
 
 
-def test_days_to_come_are_counted_in_the_zone_of_the_rule() -> None:
+def test_future_days_are_counted_in_the_zone_of_the_rule() -> None:
     trigger = cron("30 23 * * *", tz="America/New_York").bind("a", NOON)
     days = planned_days(trigger.to_json(), NOON, days=3)
     assert days == {date(2026, 3, 2): 1, date(2026, 3, 3): 1, date(2026, 3, 4): 1}
 
 
-def test_rules_that_fire_very_often_are_like_the_days_before() -> None:
+def test_future_days_of_frequent_rules_are_like_past_days() -> None:
     days = planned_days(every(seconds=60).bind("a", NOON).to_json(), NOON, days=10)
     assert sum(days.values()) > MAX_TIMES
     assert days[date(2026, 3, 8)] == 1440
     assert planned_days({"kind": "tide"}, NOON) == {}
 
 
-def test_plans_of_today_join_what_was() -> None:
+def test_todays_plans_are_added_to_past_runs() -> None:
     past = {date(2026, 3, 2): charts.Day(1, "bad", "1 failed")}
     days = with_plans(past, {date(2026, 3, 2): 2})
     assert days[date(2026, 3, 2)] == charts.Day(3, "bad", "1 failed; 2 to come")
 
 
-def test_strip_shows_failures_by_shape_too() -> None:
+def test_strip_shows_failures_by_shape() -> None:
     good, bad = bars(charts.strip([("succeeded", "a"), ("failed", "b")]))
     assert (good.get("y"), good.get("height")) != (bad.get("y"), bad.get("height"))
 
@@ -128,7 +128,7 @@ def test_spans_share_a_scale() -> None:
     assert charts.spans_chart([]) == ""
 
 
-def test_meter_is_full_at_most() -> None:
+def test_meter_is_never_more_than_full() -> None:
     assert 'width="80.0"' in charts.meter(9, 3, "x")
     assert 'width="0.0"' in charts.meter(0, 0, "x")
 
@@ -164,7 +164,7 @@ def test_every_tone_has_shapes_of_its_own() -> None:
 
 @pytest.mark.parametrize("most", [9, 99_999, 10_000_000])
 def test_no_label_of_a_scale_is_cut_off(most: int) -> None:
-    """Labels end left of the bars; none may begin left of the picture."""
+    """Labels end left of the bars, and must not start left of the chart."""
     minutes = [Minute(NOON, succeeded=most)]
     forecast = Forecast(to_ms(NOON), (most,), is_estimate=False, rows=2)
     for svg in (charts.minutes_chart(minutes), charts.forecast_chart(forecast)):
@@ -181,7 +181,7 @@ def test_no_number_beside_a_bar_is_cut_off(most: int) -> None:
     assert float(value.get("x", "0")) + 6.2 * len(value.text or "") <= 360
 
 
-def test_every_grade_of_health_has_its_tone() -> None:
+def test_every_health_level_has_a_tone() -> None:
     assert {level: tone(level) for level in get_args(Level)} == {
         "ok": "good",
         "warning": "warn",

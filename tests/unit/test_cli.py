@@ -1,4 +1,4 @@
-"""The command: what it prints, where, and with which exit code."""
+"""Tests of the command: output, streams and exit codes."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def duly(*arguments: str, **variables: str) -> Result:
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The installed command as a process of its own, without a terminal."""
+    """Run the installed command as a process without a terminal."""
     return subprocess.run(
         words,
         env={"PATH": os.environ["PATH"], **variables},
@@ -64,7 +64,7 @@ def test_a_mistake_as_a_process() -> None:
     assert message.startswith("error: day of week: 'MOM' at position 8")
 
 
-def test_the_zone_of_the_host_does_not_leak_in() -> None:
+def test_the_zone_of_the_host_is_ignored() -> None:
     done = run(
         *(str(DULY), "explain", "0 9 * * *", "-n1", "--after", "2026-07-01T00:00:00Z"),
         TZ="America/New_York",
@@ -133,7 +133,7 @@ def test_no_next_time_is_an_answer() -> None:
     assert (result.exit_code, result.stdout.splitlines()[1:]) == (0, ["  no next time"])
 
 
-def test_words_alone() -> None:
+def test_explain_without_times() -> None:
     result = duly("explain", "0 9 * * MON", "-n", "0", AFTER)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == "At 09:00 on Monday, UTC"
@@ -152,7 +152,7 @@ NOTE = "  note: H, spread and a missing start belong to each schedule; shown for
     "trigger",
     ["H * * * *", '{"kind": "every", "minutes": 5}', '{"kind": "every", "days": 1, "spread": 9}'],
 )
-def test_what_belongs_to_each_schedule_is_said(trigger: str) -> None:
+def test_triggers_that_depend_on_the_schedule_have_a_note(trigger: str) -> None:
     assert duly("explain", trigger, "-n1", AFTER).stdout.splitlines()[-1] == NOTE
     assert NOTE not in duly("explain", trigger, "-n1", AFTER, "--key", "mine").stdout
 
@@ -255,7 +255,7 @@ def test_demo() -> None:
 
 @pytest.mark.parametrize("stdin", ["</dev/null", "<&-"])
 def test_demo_as_a_process_ends_by_itself(stdin: str) -> None:
-    """Without a terminal, and with no standard input at all."""
+    """The demo also ends without a terminal and without standard input."""
     done = run("sh", "-c", f"exec {shlex.quote(str(DULY))} demo {stdin}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.rstrip().endswith("everything is stopped now.")
@@ -271,7 +271,7 @@ def test_help(arguments: list[str], flag: str) -> None:
 
 
 def examples(*arguments: str) -> list[list[str]]:
-    """The commands that a help text shows."""
+    """Return the commands in a help text."""
     lines = duly(*arguments, "--help").stdout.splitlines()
     return [shlex.split(line)[1:] for line in lines if line.startswith("    duly ")]
 

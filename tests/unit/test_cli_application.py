@@ -1,4 +1,4 @@
-"""`duly run` and a module that has a mistake: what is wrong, where, and what to write instead."""
+"""Tests of `duly run` with a faulty module: the message names the fault, the place and the fix."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ app = Duly("memory:", flows=[flow])
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command is started; what it imports there is forgotten."""
+    """Yield the working directory of the command, and unload the modules imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.setattr(sys, "path", ["", *sys.path])
@@ -31,7 +31,7 @@ def run(folder: Path, text: str, name: str, *words: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("sample_app:nope", "'nope' in sample_app is not a Duly object; try sample_app:app"),
         ("sample_app:flow", "'flow' in sample_app is not a Duly object; try sample_app:app"),
@@ -42,10 +42,10 @@ def run(folder: Path, text: str, name: str, *words: str) -> Result:
         ("sample_app", "'sample_app'; write it as module:name, as in reminders:app"),
     ],
 )
-def test_wrong_name_is_told_with_the_right_one(folder: Path, name: str, told: str) -> None:
+def test_wrong_name_is_reported_with_a_suggestion(folder: Path, name: str, message: str) -> None:
     result = run(folder, GOOD, name)
     assert result.exit_code == 2
-    assert f"Error: {told}\n" in result.stderr
+    assert f"Error: {message}\n" in result.stderr
 
 
 def test_module_without_an_application(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_module_without_an_application(folder: Path) -> None:
         ("from duly import cron\ncron('0 9 * * MOM')\n", 2, "InvalidTrigger: day of week", 2),
     ],
 )
-def test_mistake_in_a_module_is_told_by_its_line(
+def test_error_in_a_module_is_reported_with_its_line(
     folder: Path, text: str, line: int, error: str, code: int
 ) -> None:
     result = run(folder, text, "sample_app:app")
@@ -75,17 +75,17 @@ def test_mistake_in_a_module_is_told_by_its_line(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--port", "99999"], "'--port': 99999 is not in the range 0<=x<=65535"),
         (["--slots", "0"], "slots is 0; allowed: 1 to 1000"),
         (["--lease", "-1"], "lease_s is -1.0; allowed: more than 0"),
     ],
 )
-def test_bad_option_is_refused_before_anything_begins(
-    folder: Path, words: list[str], told: str
+def test_bad_option_is_refused_before_anything_starts(
+    folder: Path, words: list[str], message: str
 ) -> None:
     result = run(folder, GOOD, "sample_app:app", *words)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
     assert "duly: " not in result.stderr

@@ -1,4 +1,4 @@
-"""The help of every command teaches: what it does, what each word means, and an example."""
+"""Tests of the help of every command: purpose, options, and examples."""
 
 import re
 import subprocess
@@ -15,13 +15,13 @@ COMMANDS = {" ".join(path): command for path, command in commands()}
 
 
 def examples(text: str) -> list[str]:
-    """The lines under `Examples:`, up to the next empty one."""
+    """Return the lines under `Examples:` up to the next empty line."""
     after = text.partition("Examples:\n")[2].split("\n\n", 1)[0]
     return [line.strip() for line in after.splitlines()]
 
 
 def test_commands_import_no_server_and_no_client() -> None:
-    """They take longer than all the rest, and most commands neither serve nor post."""
+    """These imports are slow, and most commands need neither."""
     heavy = {"aiohttp", "jinja2", "sqlalchemy", "starlette", "uvicorn"}
     script = f"import sys, duly.cli; print(*({heavy!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -45,7 +45,7 @@ def test_help_has_an_example_of_its_own_command(path: str) -> None:
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_examples_name_what_exists(path: str) -> None:
-    """Every word up to the first argument is a command, and every option is one of it."""
+    """Every word up to the first argument is a command, and has the options used."""
     for line in examples(COMMANDS[path].help or ""):
         command: click.Command = main
         words = re.sub(r"'[^']*'|\"[^\"]*\"", "x", line).split()[1:]
@@ -70,13 +70,13 @@ def test_commands_say_what_they_do_in_one_sentence(path: str) -> None:
 def test_every_option_has_a_sentence(path: str) -> None:
     options = [param for param in COMMANDS[path].params if isinstance(param, click.Option)]
     for option in options:
-        said = re.sub(r"  \[.*\]$", "", option.help or "")
-        assert said.endswith((".", ".)")), (path, option.opts, said)
+        sentence = re.sub(r"  \[.*\]$", "", option.help or "")
+        assert sentence.endswith((".", ".)")), (path, option.opts, sentence)
 
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_argument_is_in_the_usage(path: str) -> None:
-    """An argument has no text of its own, so the page must at least show where it stands."""
+    """Arguments have no help text, so the usage line must at least show them."""
     shown = CliRunner().invoke(main, [*path.split()[1:], "--help"]).stdout.split("\n\n")[0]
     for param in COMMANDS[path].params:
         if isinstance(param, click.Argument):

@@ -1,4 +1,4 @@
-"""`duly operator hash`: from a password that nobody sees to the line of a setting."""
+"""Tests of `duly operator hash`, which turns a hidden password into a line for a setting."""
 
 import os
 import pty
@@ -18,13 +18,13 @@ DULY = str(Path(sys.executable).with_name("duly"))
 PASSWORD = "correct horse battery"  # noqa: S105
 
 
-def hashed(*words: str, said: str = PASSWORD) -> Result:
-    return CliRunner().invoke(main, ["operator", "hash", *words], input=said)
+def hashed(*words: str, typed_in: str = PASSWORD) -> Result:
+    return CliRunner().invoke(main, ["operator", "hash", *words], input=typed_in)
 
 
-@pytest.mark.parametrize("said", [PASSWORD, f"{PASSWORD}\n", f"{PASSWORD}\r\nmore\n"])
-def test_the_line_lets_the_operator_in(said: str) -> None:
-    result = hashed("ada", "--role", "viewer", said=said)
+@pytest.mark.parametrize("typed_in", [PASSWORD, f"{PASSWORD}\n", f"{PASSWORD}\r\nmore\n"])
+def test_the_printed_line_allows_signing_in(typed_in: str) -> None:
+    result = hashed("ada", "--role", "viewer", typed_in=typed_in)
     assert (result.exit_code, result.stderr) == (0, "")
     name, _, value = result.stdout.strip().partition("=")
     found = parse_operators(Settings.from_environment({name: value}).operators)
@@ -34,13 +34,13 @@ def test_the_line_lets_the_operator_in(said: str) -> None:
     assert find_operator(found, "ada", "correct horse") is None
 
 
-def test_an_operator_may_act_unless_said_otherwise() -> None:
+def test_an_operator_may_act_by_default() -> None:
     (ada,) = parse_operators(hashed("ada").stdout.strip().partition("=")[2])
     assert ada.may_act
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "words_said"),
+    ("words", "typed_in", "message"),
     [
         (("ada",), "", "the password is empty"),
         (("ada",), "\n", "the password is empty"),
@@ -52,16 +52,16 @@ def test_an_operator_may_act_unless_said_otherwise() -> None:
         ((), PASSWORD, "NAME"),
     ],
 )
-def test_what_would_let_nobody_in_is_refused(
-    words: tuple[str, ...], said: str, words_said: str
+def test_unusable_names_and_passwords_are_refused(
+    words: tuple[str, ...], typed_in: str, message: str
 ) -> None:
-    result = hashed(*words, said=said)
+    result = hashed(*words, typed_in=typed_in)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert words_said in result.stderr
+    assert message in result.stderr
 
 
 def typed(*answers: str) -> tuple[int, str, str]:
-    """The command at a terminal: exit code, what it printed, and what stood on the screen."""
+    """Run the command at a terminal. Return its exit code, its output, and the screen."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [DULY, "operator", "hash", "ada"],
@@ -74,7 +74,7 @@ def typed(*answers: str) -> tuple[int, str, str]:
     os.close(theirs)
     screen = b""
     for answer in answers:
-        # The space comes when typing is no longer shown; before that it would be thrown away.
+        # The prompt ends with a space when echo is off; input sent before that is discarded.
         while not screen.endswith(b": "):
             screen += os.read(ours, 1_000)
         os.write(ours, f"{answer}\n".encode())
@@ -87,7 +87,7 @@ def typed(*answers: str) -> tuple[int, str, str]:
     return process.returncode, printed, screen.decode()
 
 
-def test_a_password_that_is_typed_is_not_shown() -> None:
+def test_a_typed_password_is_not_echoed() -> None:
     code, printed, screen = typed(PASSWORD, PASSWORD)
     assert code == 0
     assert find_operator(parse_operators(printed.strip().partition("=")[2]), "ada", PASSWORD)
@@ -95,7 +95,7 @@ def test_a_password_that_is_typed_is_not_shown() -> None:
     assert "horse" not in screen + printed
 
 
-def test_a_slip_is_asked_about_again() -> None:
+def test_a_mistyped_password_is_asked_for_again() -> None:
     code, printed, screen = typed(PASSWORD, "correct house", PASSWORD, PASSWORD)
     assert code == 0
     assert "do not match" in screen

@@ -1,4 +1,4 @@
-"""What commands print: JSON with stable names, and cells that nobody's words can colour."""
+"""Tests of command output: JSON with stable names, and cells without control sequences."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOSTILE = "no\n2026-03-02 12:00:00 ERROR forged\r\x1b[2J\x9b31m\u202e\u2028\ud800"
 
 
-def test_what_people_wrote_does_not_steer_the_terminal() -> None:
+def test_user_text_cannot_control_the_terminal() -> None:
     @click.command()
     @click.option("--how")
     def show(how: str) -> None:
@@ -79,7 +79,7 @@ def test_views_become_json_types() -> None:
     assert plain([Struct(1), None, True, 1.5]) == [{"number": 1}, None, True, 1.5]
 
 
-def test_instants_keep_their_wall() -> None:
+def test_json_instants_keep_their_offset() -> None:
     berlin = NOON.astimezone(ZoneInfo("Europe/Berlin"))
     assert plain(berlin) == "2026-03-02T13:00:00.000+01:00"
     assert shown(berlin) == "2026-03-02 12:00:00Z"
@@ -93,7 +93,7 @@ def test_cells() -> None:
     assert cell(JobState.SUCCEEDED) == "[green]succeeded[/green]"
 
 
-def test_what_people_write_is_no_markup_and_is_not_cut() -> None:
+def test_user_text_is_no_markup_and_is_not_truncated() -> None:
     long = "[bold]" + "x" * 120
 
     @click.command()
@@ -104,7 +104,7 @@ def test_what_people_write_is_no_markup_and_is_not_cut() -> None:
     assert long in result.stdout
 
 
-def test_an_empty_table_says_what_to_do() -> None:
+def test_an_empty_table_has_a_hint() -> None:
     @click.command()
     def command() -> None:
         print_table([], {"words": lambda row: row}, "make one")
@@ -132,7 +132,7 @@ def test_exit_codes(error: DulyError, code: int) -> None:
     assert exit_code(error) == code
 
 
-def test_times_without_an_offset_are_on_a_wall() -> None:
+def test_times_without_an_offset_are_local() -> None:
     assert instant("2026-03-02T13:00", "Europe/Berlin") == NOON
     assert instant("2026-03-02T12:00:00Z", "Europe/Berlin") == NOON
     assert instant("2026-03-02") == datetime(2026, 3, 2, tzinfo=UTC)

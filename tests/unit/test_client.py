@@ -1,4 +1,4 @@
-"""The client: what an application can ask, what it gets, and what is refused."""
+"""Tests of the client: calls, answers, and refusals."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -51,7 +51,7 @@ def run(asked: Coroutine[Any, Any, T]) -> T:
 
 
 class RecordingStore(MemoryStore):
-    """Keeps what it was asked to insert, and joins any transaction."""
+    """A store that records inserted jobs and joins any transaction."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -88,7 +88,7 @@ def stored(store: RecordingStore) -> NewJob:
 
 
 def end(store: MemoryStore, outcome: Outcome) -> LeasedJob:
-    """Claim the job that is next and finish it."""
+    """Claim the next job and finish it."""
 
     async def work() -> LeasedJob:
         claims = await store.claim_jobs(ClaimRequest(WorkerId("w"), ("default", "letters"), 1))
@@ -104,7 +104,9 @@ def existing(client: Client, job_id: JobId) -> Job:
     return job
 
 
-def test_a_job_is_stored_with_what_its_action_says(client: Client, store: RecordingStore) -> None:
+def test_a_job_is_stored_with_the_options_of_its_action(
+    client: Client, store: RecordingStore
+) -> None:
     made = run(client.enqueue(send, Letter("ada", 3)))
     assert made.created
     assert made.job_id.startswith("job_")
@@ -121,7 +123,7 @@ def test_a_job_is_stored_with_what_its_action_says(client: Client, store: Record
     assert (new.run_at_ms, new.key, new.metadata, new.aging_ms) == (None, None, None, 0)
 
 
-def test_an_action_may_be_named(client: Client, store: RecordingStore) -> None:
+def test_an_action_may_be_passed_by_name(client: Client, store: RecordingStore) -> None:
     run(client.enqueue("mail.send", {"to": "ada"}))
     assert (stored(store).queue, stored(store).timeout_ms) == ("letters", 7_000)
 
@@ -135,7 +137,7 @@ def test_an_action_of_another_application_takes_plain_json(
     assert (new.queue, new.retry, new.timeout_ms) == ("default", RetryPolicy(), 300_000)
 
 
-def test_options_outweigh_the_action(client: Client, store: RecordingStore) -> None:
+def test_options_override_those_of_the_action(client: Client, store: RecordingStore) -> None:
     run(
         client.enqueue(
             send,
@@ -162,7 +164,7 @@ def test_options_outweigh_the_action(client: Client, store: RecordingStore) -> N
     assert new.metadata == '{"source":"test"}'
 
 
-def test_none_means_not_said(client: Client, store: RecordingStore) -> None:
+def test_none_means_not_given(client: Client, store: RecordingStore) -> None:
     run(client.enqueue(send, Letter("ada"), key=None, delay=None, run_at=None, metadata=None))
     assert (stored(store).key, stored(store).run_at_ms) == (None, None)
 
@@ -175,7 +177,7 @@ def test_a_delay_counts_from_the_clock_of_the_store(store: RecordingStore) -> No
     assert (job.state, job.run_at_ms) == (JobState.SCHEDULED, to_ms(NOW) + 300_000)
 
 
-def test_aging_is_the_clients(store: RecordingStore) -> None:
+def test_aging_is_set_by_the_client(store: RecordingStore) -> None:
     run(Client(store, aging_ms=1_000).enqueue("a.b"))
     assert stored(store).aging_ms == 1_000
 
@@ -245,14 +247,14 @@ def test_a_time_without_a_zone_is_refused(client: Client) -> None:
         run(client.enqueue("a.b", run_at=NOW.replace(tzinfo=None)))
 
 
-def test_a_key_makes_repeating_harmless(client: Client) -> None:
+def test_a_repeated_key_returns_the_first_job(client: Client) -> None:
     first = run(client.enqueue(send, Letter("ada"), key="k"))
     again = run(client.enqueue("mail.send", {"to": "ada", "lines": 1}, key="k"))
     assert again == Enqueued(first.job_id, created=False)
     assert run(client.enqueue(send, Letter("bob"), key="k", workspace="other")).created
 
 
-def test_a_key_that_stands_for_another_input_is_a_conflict(client: Client) -> None:
+def test_a_key_with_another_input_is_a_conflict(client: Client) -> None:
     first = run(client.enqueue(send, Letter("ada"), key="k"))
     with pytest.raises(Conflict) as caught:
         run(client.enqueue(send, Letter("bob"), key="k"))
@@ -260,7 +262,7 @@ def test_a_key_that_stands_for_another_input_is_a_conflict(client: Client) -> No
         assert word in str(caught.value)
 
 
-def test_a_key_is_free_again_after_its_time(client: Client, clock: ManualClock) -> None:
+def test_a_key_can_be_used_again_after_its_ttl(client: Client, clock: ManualClock) -> None:
     first = run(client.enqueue(send, Letter("ada"), key="k", key_ttl=timedelta(hours=1)))
     clock.advance(hours=1)
     second = run(client.enqueue(send, Letter("bob"), key="k"))
@@ -292,8 +294,8 @@ def test_many_jobs_share_their_options(client: Client, store: RecordingStore) ->
     assert run(client.enqueue_many(send, [])) == []
 
 
-def test_many_jobs_are_what_one_by_one_would_be(client: Client, store: RecordingStore) -> None:
-    """The copies are not checked again, so they must not differ from what is."""
+def test_many_jobs_equal_single_ones(client: Client, store: RecordingStore) -> None:
+    """The copies are not checked again, so they must equal single jobs."""
     run(client.enqueue_many(send, [Letter("ada")], keys=["k"], priority=3))
     many = stored(store)
     fields = {name: getattr(many, name) for name in NewJob.__struct_fields__}
@@ -336,7 +338,7 @@ def test_too_many_jobs_are_refused(client: Client) -> None:
         run(client.enqueue_many("a.b", [None] * (MAX_ENQUEUE + 1)))
 
 
-def test_a_taken_key_among_many_is_told_after_the_others_are_stored(
+def test_a_taken_key_among_many_is_reported_after_the_others_are_stored(
     client: Client, store: RecordingStore
 ) -> None:
     run(client.enqueue(send, Letter("ada"), key="k"))
@@ -357,12 +359,12 @@ def test_jobs_are_stored_in_the_callers_transaction(
     assert store.transactions == [transaction] * 3
 
 
-def test_a_store_without_transactions_says_so(clock: ManualClock) -> None:
+def test_a_store_without_transactions_is_refused(clock: ManualClock) -> None:
     with pytest.raises(InvalidInput, match="no transactions to join"):
         Client(MemoryStore(clock)).enqueue_in(object(), "a.b")
 
 
-def test_a_result_is_there_after_success(client: Client, store: RecordingStore) -> None:
+def test_a_result_is_available_after_success(client: Client, store: RecordingStore) -> None:
     made = run(client.enqueue("a.b"))
     with pytest.raises(Conflict, match=f"{made.job_id} is queued and has no result"):
         run(client.result(made.job_id))
@@ -404,14 +406,14 @@ def test_a_retry_may_be_one_more_attempt_only(client: Client, store: RecordingSt
     assert (job.attempts, job.max_attempts) == (1, 2)
 
 
-def test_a_deleted_job_is_empty(client: Client) -> None:
+def test_a_deleted_job_has_no_input(client: Client) -> None:
     made = run(client.enqueue("a.b", {"name": "ada"}))
     job = run(client.delete(made.job_id))
     assert (job.state, job.input) == (JobState.DELETED, "null")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "delete", "result"])
-def test_no_such_job(client: Client, verb: str) -> None:
+def test_unknown_jobs_are_not_found(client: Client, verb: str) -> None:
     with pytest.raises(NotFound, match="job job_0 does not exist"):
         run(getattr(client, verb)(JobId("job_0")))
     assert run(client.job(JobId("job_0"))) is None
@@ -454,7 +456,7 @@ def test_an_input_that_does_not_fit_is_refused_before_it_is_stored(given: object
     assert run(store.count_jobs()) == []
 
 
-def test_words_from_outside_are_stored_as_the_action_would_write_them() -> None:
+def test_plain_input_is_stored_as_the_action_encodes_it() -> None:
     store = MemoryStore(ManualClock(NOW))
     answer = run(Client(store).enqueue(send, {"to": "ada"}))
     job = run(store.get_job(answer.job_id))

@@ -1,4 +1,4 @@
-"""Completions: batches grow only while slots wait, and few are ever unstored."""
+"""Tests of completions: batches grow only while slots wait, and few are ever unstored."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from duly.stores.port import JobStore
 
 
 class SlowStore:
-    """Stores a batch when the test says so."""
+    """A store that stores a batch only when the test answers it."""
 
     def __init__(self) -> None:
         self.batches: list[list[Finish]] = []
@@ -34,7 +34,7 @@ class SlowStore:
         return []
 
     async def answer(self) -> None:
-        """Wait for a batch and answer."""
+        """Wait for a batch and answer it."""
         await self._asked.acquire()
         self._answer.release()
 
@@ -44,7 +44,7 @@ def finish(number: int) -> Finish:
 
 
 async def _ignore(*_: Any) -> None:
-    """Nothing follows."""
+    """Do nothing after a completion."""
 
 
 class Slots:
@@ -63,7 +63,7 @@ class Slots:
 
 
 async def _drain(store: SlowStore, jobs: int, slots: int = 4) -> tuple[list[int], list[int]]:
-    """Run so many jobs; gives the sizes of batches, and the most that was unstored at each."""
+    """Run jobs. Return the batch sizes, and the most unstored completions at each batch."""
     completions = Completions(cast(JobStore, store), _ignore)
     running = Slots(completions, jobs)
     storing = asyncio.create_task(completions.run())
@@ -85,7 +85,7 @@ def test_batches_start_small_and_grow() -> None:
     assert sum(sizes) == 20_000
     assert sizes[0] <= FIRST_BATCH + 4
     assert max(sizes) > MAX_BATCH / 2
-    # One batch is being stored and one gathers; a slot may add one more to each.
+    # One batch is being stored and one is filling; each slot may add one more to each.
     assert max(unstored) <= 2 * (MAX_BATCH + 4)
     assert sum(unstored[:3]) < 100
 

@@ -1,4 +1,4 @@
-"""The configuration of an application: one value, checked before anything connects."""
+"""Tests of the configuration of an application, which is checked before anything connects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_options_replace_fields_of_the_configuration() -> None:
     assert given.database.connections == 3
 
 
-def test_no_http_options_are_the_default_ones() -> None:
+def test_http_options_default_to_the_standard_ones() -> None:
     assert Duly("memory:", http=None).http == HttpOptions()
 
 
@@ -107,7 +107,7 @@ def test_settings_of_the_configuration_replace_the_environment(
     assert given.tick(given.store).concurrency == 10
 
 
-def test_a_clock_is_of_the_configuration() -> None:
+def test_the_clock_is_part_of_the_configuration() -> None:
     clock = ManualClock(datetime(2026, 1, 5, tzinfo=UTC))
     assert Duly("memory:", config=Config(clock=clock)).clock is clock
 

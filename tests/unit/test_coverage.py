@@ -1,4 +1,4 @@
-"""Coverage: what the ledger says beside what the rule says; and the life of a schedule."""
+"""Tests of coverage, which compares ledger and rule, and of the history of a schedule."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,7 +40,7 @@ BORN = an_event("created", 0.5)
 PAUSED = (BORN, an_event("paused", 4.5), an_event("resumed", 8.5))
 
 
-def test_life_is_told_in_stretches() -> None:
+def test_history_is_split_into_intervals() -> None:
     old = cron("30 * * * *")
     events = [*PAUSED, an_event("changed", 10, trigger=old.to_json())]
     life = stretches(a_schedule(), events)
@@ -124,8 +124,8 @@ def test_times_are_counted() -> None:
     assert count_times(cron("* * * * * *", seconds=True), hour(0), hour(100)) == MAX_COUNTED
 
 
-def test_pauses_are_apart() -> None:
-    """Hours 1 to 4 and 9 to 12 were expected; 5 to 8 came in the pause."""
+def test_pauses_are_counted_separately() -> None:
+    """Hours 1 to 4 and 9 to 12 were expected; hours 5 to 8 are in the pause."""
     summary = LedgerSummary(
         DAY_MS,
         (
@@ -145,7 +145,7 @@ def test_pauses_are_apart() -> None:
     assert (to_ms(found.from_at), to_ms(found.to_at)) == (hour(0.5), hour(12) + 1)
 
 
-def test_runs_over_the_ends_count_what_lies_inside() -> None:
+def test_ranges_across_the_window_count_only_times_inside() -> None:
     """Hours 3 to 10 were missed; the window is from 5 to before 8."""
     edge = Occurrence(
         schedule_id=ScheduleId("s"),
@@ -169,8 +169,10 @@ def test_runs_over_the_ends_count_what_lies_inside() -> None:
     [(once(DAY + timedelta(hours=3)), 1, 1), (HOURLY, 3, 3), (HOURLY, 2, 2)],
     ids=["once", "max_runs", "the last was withdrawn"],
 )
-def test_last_times_come_after_the_end(trigger: Trigger, succeeded: int, expected: int) -> None:
-    """They were planned a minute ahead, and with that there was nothing left to plan."""
+def test_last_times_after_the_end_are_counted(
+    trigger: Trigger, succeeded: int, expected: int
+) -> None:
+    """The last times were planned a minute ahead, which left nothing to plan."""
     life = stretches(a_schedule("finished", trigger), [BORN, an_event("finished", 2.99)])
     counts = (
         LedgerCount(S.SUCCEEDED, None, succeeded),
@@ -181,7 +183,7 @@ def test_last_times_come_after_the_end(trigger: Trigger, succeeded: int, expecte
     assert (found.expected, found.fired, found.share) == (expected, succeeded, 1.0)
 
 
-def test_nothing_expected_has_no_share() -> None:
+def test_coverage_is_none_when_nothing_was_expected() -> None:
     summary = LedgerSummary(hour(20), (), (), ())
     assert measure(stretches(a_schedule(), [BORN]), summary, hour(24), hour(12)).share is None
     assert measure([], summary, hour(24), hour(24)).share is None

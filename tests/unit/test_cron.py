@@ -1,4 +1,4 @@
-"""Cron: tables of expressions with the instants worked out by hand from a calendar."""
+"""Tests of cron expressions, with fires worked out by hand from a calendar."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def at(text: str) -> datetime:
 
 
 def fires(trigger: Trigger, after: str, n: int) -> list[str]:
-    """The next n times in UTC, to the minute unless they are finer."""
+    """Return the next n times in UTC, to the minute unless they have seconds."""
     found, last = [], at(after)
     for _ in range(n):
         following = trigger.next_after(last)
@@ -31,11 +31,11 @@ def fires(trigger: Trigger, after: str, n: int) -> list[str]:
 
 
 def days(trigger: Trigger, after: str, n: int) -> list[str]:
-    """The same for rules that fire at midnight: the dates alone."""
+    """Return the dates of the next n times of a rule that fires at midnight."""
     return [each.removesuffix(" 00:00") for each in fires(trigger, after, n)]
 
 
-# The first answers after BASE, as the specification's table of vectors asks for them.
+# The first times after BASE, from the table of vectors in the specification.
 VECTORS = {
     "0 0 29 2 *": ["2028-02-29 00:00", "2032-02-29 00:00"],
     "0 9 * * 7": ["2026-03-08 09:00", "2026-03-15 09:00"],
@@ -91,7 +91,7 @@ def test_lists_ranges_and_steps(expression: str) -> None:
     assert [each[5:] for each in fires(cron(expression), BASE, 4)] == FORMS[expression]
 
 
-# What follows fires at midnight, so the dates say it all.
+# The rules below fire at midnight, so dates are enough.
 DAYS = {
     "L * *": ["03-31", "04-30", "05-31", "06-30"],
     "LW * *": ["03-31", "04-30", "05-29", "06-30"],  # 31 May is a Sunday
@@ -119,7 +119,8 @@ def test_days_that_depend_on_the_month(rule: str) -> None:
     assert [day[5:] for day in days(cron(f"0 0 {rule}"), BASE, 4)] == DAYS[rule]
 
 
-# Vixie's rule. Restricted on both sides: either. A side that begins with * or ?: both must hold.
+# Vixie's rule: if both day fields are restricted, either may match. If one starts with * or ?,
+# both must match.
 EITHER_OR_BOTH = {
     "13 * 5": ["03-13", "03-20", "03-27", "04-03", "04-10", "04-13"],
     "13 * FRI": ["03-13", "03-20", "03-27", "04-03", "04-10", "04-13"],
@@ -185,9 +186,9 @@ def host_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("host_in_new_york")
-def test_the_zone_of_the_host_does_not_leak_in() -> None:
+def test_the_zone_of_the_host_is_ignored() -> None:
     assert datetime(2026, 7, 1, 9).astimezone().utcoffset() == timedelta(hours=-4)
-    trigger = cron("11 9 * * *")  # in no other test, so nothing was computed before
+    trigger = cron("11 9 * * *")  # used in no other test, so nothing is cached
     assert fires(trigger, "2026-07-01 00:00", 1) == ["2026-07-01 09:11"]
     assert trigger.to_json()["tz"] == "UTC"
 
@@ -199,7 +200,7 @@ def test_the_answer_is_strictly_after() -> None:
     assert trigger.next_after(nine + timedelta(microseconds=1)) == nine + timedelta(days=1)
 
 
-def test_the_answer_is_in_utc_whatever_zone_asks() -> None:
+def test_the_answer_is_in_utc_for_any_zone_of_the_question() -> None:
     asked = datetime(2026, 3, 8, 17, 30, tzinfo=ZoneInfo("Asia/Tokyo"))
     found = cron("0 9 * * *").next_after(asked)
     assert found is not None
@@ -234,7 +235,7 @@ def test_leap_days_across_2100() -> None:
 
 
 def test_the_longest_wait_is_forty_years() -> None:
-    """29 February on a Sunday: every 28 years, but 2100 is no leap year."""
+    """29 February is a Sunday every 28 years, but 2100 is not a leap year."""
     trigger = cron("0 0 29 2 */7")
     expected = ["2032-02-29", "2060-02-29", "2088-02-29", "2128-02-29"]
     assert days(trigger, BASE, 4) == expected
@@ -253,7 +254,7 @@ def test_the_longest_wait_is_forty_years() -> None:
         ("0 0 29 2 *", "UTC", "2196-03-01 00:00", "none"),
     ],
 )
-def test_nothing_happens_from_2200_on(expression: str, tz: str, after: str, expected: str) -> None:
+def test_nothing_fires_from_2200_on(expression: str, tz: str, after: str, expected: str) -> None:
     assert fires(cron(expression, tz=tz), after, 1) == [expected]
     bounded = cron(expression, tz=tz, start_at=at("2000-01-01 00:00"))
     assert fires(bounded, after, 1) == [expected]
@@ -329,7 +330,7 @@ def test_between_is_lazy() -> None:
     assert next(iter(found)) == FIRST + timedelta(seconds=1)
 
 
-# Worked out with sha256 alone; a release that changes one of these moves everybody's schedules.
+# Worked out with sha256. A release that changes one of these moves existing schedules.
 ADA, BOB = "user:ada/digest", "user:bob/digest"
 HASHED = [
     ("H * * * *", ADA, "2026-03-07 12:43"),
@@ -353,7 +354,7 @@ HASHED = [
 
 
 @pytest.mark.parametrize(("expression", "key", "expected"), HASHED)
-def test_h_is_the_same_for_ever(expression: str, key: str, expected: str) -> None:
+def test_h_never_changes(expression: str, key: str, expected: str) -> None:
     trigger = cron(expression).bind(key, created_at=at(BASE))
     assert fires(trigger, BASE, 1) == [expected]
 
@@ -381,7 +382,7 @@ def test_h_of_a_second() -> None:
     assert fires(trigger, BASE, 2) == ["2026-03-07 12:00:22", "2026-03-07 12:01:22"]
 
 
-def test_h_reaches_all_of_its_range_and_nothing_else() -> None:
+def test_h_covers_exactly_its_range() -> None:
     keys = [f"user:{number}/x" for number in range(300)]
     bound = [cron("H(10-14) 0 H * *").bind(key, created_at=at(BASE)) for key in keys]
     found = [each for trigger in bound if (each := trigger.next_after(at(BASE)))]
@@ -403,7 +404,7 @@ def test_binding_is_done_once() -> None:
     assert bound.bind(BOB, created_at=at(BASE)) is bound
 
 
-def test_binding_leaves_alone_what_needs_nothing() -> None:
+def test_binding_returns_triggers_that_need_none_unchanged() -> None:
     trigger = cron("0 9 * * *")
     assert trigger.is_bound
     assert trigger.bind(ADA, created_at=at(BASE)) is trigger
@@ -418,7 +419,7 @@ def test_a_key_is_text() -> None:
 def test_spread_moves_the_run_and_not_the_time() -> None:
     trigger = cron("0 9 * * *", spread=60)
     bound = trigger.bind(ADA, created_at=at(BASE))
-    assert bound.offset_ms == 16_946  # by sha256 alone, as above
+    assert bound.offset_ms == 16_946  # worked out with sha256, as above
     assert fires(bound, BASE, 2) == fires(cron("0 9 * * *"), BASE, 2)
     base_ms, nine_ms = 1_772_884_800_000, 1_772_960_400_000  # 12:00, and 09:00 the day after
     assert bound.next_after_ms(base_ms) == nine_ms

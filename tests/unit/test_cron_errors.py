@@ -1,4 +1,4 @@
-"""Cron: what is refused, with the field, the text and the place that the error names."""
+"""Tests of refused cron expressions: the error names the field, the text and the position."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -99,7 +99,7 @@ BAD = [
     ("H(0-9)/11 * * * *", "minute", "H(0-9)", 0),
     ("* * H/29 * *", "day of month", "H", 4),
     ("* * * * H#2", "day of week", "H", 8),
-    # Other alphabets, also where Python would fold them into ours.
+    # Other alphabets, including characters that Python folds to ASCII.
     ("\u0665 * * * *", "minute", "\u0665", 0),
     ("\uff15 * * * *", "minute", "\uff15", 0),
     ("\u00b2 * * * *", "minute", "\u00b2", 0),
@@ -132,7 +132,7 @@ def ids(expression: object) -> str:
 
 
 @pytest.mark.parametrize(("expression", "field", "text", "position"), BAD, ids=ids)
-def test_refused_with_the_place(expression: str, field: str, text: str, position: int) -> None:
+def test_errors_name_the_position(expression: str, field: str, text: str, position: int) -> None:
     with pytest.raises(InvalidTrigger) as caught:
         cron(expression)
     error = caught.value
@@ -197,7 +197,7 @@ def test_what_can_never_match_is_refused(expression: str, text: str, position: i
         "0 0 * 2 1#5",  # a leap year that begins on a Thursday
     ],
 )
-def test_what_can_match_once_in_a_while_is_not(expression: str) -> None:
+def test_rare_expressions_are_accepted(expression: str) -> None:
     for key in ("a", "b", "c"):
         bound = cron(expression).bind(key, created_at=datetime(2026, 1, 1, tzinfo=UTC))
         assert bound.next_after(datetime(2026, 1, 1, tzinfo=UTC))
@@ -240,7 +240,7 @@ def test_caret(expression: str, line: str) -> None:
     assert caught.value.caret() == f"{expression}\n{line}"
 
 
-def test_no_caret_without_a_place() -> None:
+def test_no_caret_without_a_position() -> None:
     with pytest.raises(InvalidTrigger) as caught:
         cron("0 9 * * *", tz="Nowhere")
     assert caught.value.caret() is None
@@ -330,7 +330,7 @@ def test_the_widest_options() -> None:
     ],
     ids=ids,
 )
-def test_what_is_no_zone(tz: str) -> None:
+def test_invalid_zones(tz: str) -> None:
     with pytest.raises(InvalidTrigger) as caught:
         cron("0 9 * * *", tz=tz)
     assert (caught.value.field, caught.value.text) == (
@@ -358,7 +358,7 @@ def test_a_zone_is_text(tz: Any) -> None:
         ("EUROPE/BERLIN", "Europe/Berlin"),
     ],
 )
-def test_near_names_are_suggested(tz: str, meant: str) -> None:
+def test_similar_zone_names_are_suggested(tz: str, meant: str) -> None:
     with pytest.raises(InvalidTrigger) as caught:
         cron("0 9 * * *", tz=tz)
     assert f"did you mean {meant}" in caught.value.allowed

@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: who gets in, what a form may do, and what every answer says."""
+"""Tests of the dashboard over HTTP: sign-in, forms, and response headers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def a_dead_job(app: Duly, *, queue: str = "default", error: str = "no") ->
 
 
 class Http:
-    """Requests one after another, on one event loop."""
+    """Sends requests one after another on one event loop."""
 
     def __init__(self, app: ASGIApp, scheme: str = "http") -> None:
         self.app = app
@@ -83,7 +83,7 @@ class Http:
 
 
 class Visitor:
-    """A browser, as far as HTTP goes."""
+    """An HTTP client that behaves like a browser, with cookies and form tokens."""
 
     def __init__(self, app: Duly, auth: OperatorAuth, mount: str = "") -> None:
         self.app, self.auth = app, auth
@@ -111,14 +111,14 @@ def visitor() -> Iterator[Visitor]:
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/nowhere", "/live"])
-def test_nothing_is_shown_to_strangers(visitor: Visitor, path: str) -> None:
+def test_pages_need_sign_in(visitor: Visitor, path: str) -> None:
     answer = visitor.http.get(path)
     assert answer.status_code == (401 if path == "/live" else 303)
     assert "Overview" not in answer.text
 
 
 @pytest.mark.parametrize("path", [*ACTIONS, "/theme"])
-def test_strangers_change_nothing(visitor: Visitor, path: str) -> None:
+def test_changes_need_sign_in(visitor: Visitor, path: str) -> None:
     answer = visitor.http.post(path, data={"id": "a"})
     assert answer.status_code == (303 if path == "/theme" else 403)
     assert visitor.audit() == []
@@ -136,7 +136,7 @@ def test_every_page_answers(visitor: Visitor, path: str) -> None:
     assert not re.search(r"<script(?! type=\"module\" src=)|style=|onclick=|https?://", answer.text)
 
 
-def test_policy_lets_nothing_in_from_elsewhere() -> None:
+def test_content_policy_allows_no_other_origin() -> None:
     assert "unsafe" not in POLICY
     assert "script-src 'self';" in POLICY
     assert "frame-ancestors 'none'" in POLICY
@@ -210,7 +210,7 @@ def test_link_is_used_by_a_button_and_once(visitor: Visitor) -> None:
     assert visitor.http.post("/sign-in/link", data={"token": token}).status_code == 401
 
 
-def test_wish_is_granted_and_kept(visitor: Visitor) -> None:
+def test_an_operation_is_done_and_audited(visitor: Visitor) -> None:
     job_id = asyncio.run(a_dead_job(visitor.app))
     visitor.become(0)
     fields = {"csrf": visitor.token(), "id": job_id, "back": f"/job?id={job_id}"}
@@ -248,7 +248,7 @@ def test_bulk_actions_are_confirmed_with_a_count_and_audited_with_their_filter(
     assert (left.jobs, left.is_exact) == (1, True)
 
 
-def test_a_count_that_was_cut_says_so(visitor: Visitor) -> None:
+def test_a_capped_count_is_shown_as_such(visitor: Visitor) -> None:
     for _ in range(3):
         asyncio.run(a_dead_job(visitor.app))
     count = asyncio.run(visitor.app.admin.count_many(JobFilter(state=JobState.DEAD), limit=2))
@@ -269,7 +269,7 @@ def test_an_error_of_several_lines_shows_its_first_and_the_whole_on_hover(
         assert f'title="{error}"' in page, path
 
 
-def test_refused_wish_is_kept_too(visitor: Visitor) -> None:
+def test_a_refused_operation_is_audited_too(visitor: Visitor) -> None:
     visitor.become(0)
     answer = visitor.http.post("/job/retry", data={"csrf": visitor.token(), "id": "job_nobody"})
     assert answer.status_code == 303
@@ -459,7 +459,7 @@ def test_words_of_users_are_escaped(visitor: Visitor) -> None:
         assert "<script>alert" not in visitor.http.get(page, params=key).text
 
 
-def test_files_are_kept_by_their_version(visitor: Visitor) -> None:
+def test_static_files_are_cached_by_version(visitor: Visitor) -> None:
     visitor.become(0)
     page = visitor.http.get("/").text
     for name in re.findall(r'"(/static/[^"]+)"', page):

@@ -1,4 +1,4 @@
-"""Ids of dispatch URLs: read from the raw path, decoded once, and the way back."""
+"""Tests of ids in dispatch URLs: read from the raw path, decoded once, and encoded."""
 
 import pytest
 from hypothesis import given
@@ -66,7 +66,7 @@ def test_an_id_is_decoded_once(raw: str, key: tuple[Scope, str] | None) -> None:
         "workspace:/k",
     ],
 )
-def test_what_could_name_nothing_is_refused(raw: str) -> None:
+def test_ids_that_can_name_nothing_are_refused(raw: str) -> None:
     assert read_id(raw) is None
 
 
@@ -77,7 +77,7 @@ def test_128_characters_are_a_name_and_129_are_not() -> None:
 
 
 @given(NAMES, NAMES)
-def test_what_can_be_stored_can_be_read_back(owner: str, name: str) -> None:
+def test_stored_ids_can_be_read_back(owner: str, name: str) -> None:
     try:
         scope = user(owner)
         raw = dispatch_id(scope, name)
@@ -86,7 +86,7 @@ def test_what_can_be_stored_can_be_read_back(owner: str, name: str) -> None:
     assert key_of(raw) == (scope, name)
 
 
-def test_one_identity_for_all_ways_to_write_an_id() -> None:
+def test_all_spellings_of_an_id_have_one_identity() -> None:
     ways = ["u_1/k|1", "u_1/k%7C1", "%75_1/k%7c1"]
     found = [read_id(each) for each in ways]
     assert len({unstored_id("f", each) for each in found if each is not None}) == 1

@@ -1,4 +1,4 @@
-"""What a tick sends, and what it makes of each answer."""
+"""Tests of the posts of a tick, and of how it classifies answers."""
 
 import json
 
@@ -112,7 +112,7 @@ def test_retry_after_is_respected_within_an_hour() -> None:
 @pytest.mark.parametrize(
     "url", ["", "app.example.org", "ftp://x", "http://", "http://a@b", "http://h?x"]
 )
-def test_a_base_url_is_a_place_and_nothing_else(url: str) -> None:
+def test_a_base_url_has_no_query_or_credentials(url: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_base_url(url)
     assert "a@b" not in str(caught.value)

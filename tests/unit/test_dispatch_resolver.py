@@ -1,4 +1,4 @@
-"""The reference resolver: from a stored schedule to what is dispatched, in one scope only."""
+"""Tests of the reference resolver, which dispatches a stored schedule of one scope only."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ TARGET = DispatchId("u_1/k", "u_1", "k")
 
 
 class Reads(MemoryStore):
-    """A store that remembers which schedules were read."""
+    """A store that records which schedules were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def test_only_the_scope_that_the_id_names_is_read(owner: str) -> None:
     assert "user:u_1" not in {key.scope for key in store.keys}
 
 
-def test_a_gateway_with_a_principal_does_not_even_read_another_scope() -> None:
+def test_a_gateway_with_a_principal_does_not_read_another_scope() -> None:
     store = Reads()
     asyncio.run(ScheduleCollection(store, "mail").of(user("u_1")).create("k", rule(), action="s"))
     store.keys.clear()

@@ -1,4 +1,4 @@
-"""Who gets in: bearer tokens and signatures, several at once, and what is refused at the start."""
+"""Tests of dispatch authentication: bearer tokens, signatures, rotation, and weak secrets."""
 
 import hmac
 from base64 import b64encode
@@ -24,7 +24,7 @@ def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
 @pytest.mark.parametrize(
     "secret", ["", "   ", "short", "x" * 15, "x" * 1_025, "whsec_", "whsec_!!"]
 )
-def test_a_secret_that_keeps_nobody_out_is_refused(secret: str) -> None:
+def test_a_weak_secret_is_refused(secret: str) -> None:
     with pytest.raises(InvalidInput):
         Gateway(secret)
 
@@ -60,7 +60,7 @@ def test_old_and_new_secret_are_valid_together_and_then_only_the_new() -> None:
         bearer("\udcff"),
     ],
 )
-def test_anything_else_is_nobody(headers: dict[str, str]) -> None:
+def test_other_headers_are_refused(headers: dict[str, str]) -> None:
     assert Gatekeeper([Gateway(NEW)]).admit(headers, b"", NOW_S) is None
 
 
@@ -75,7 +75,7 @@ def test_no_gateway_is_closed_even_for_an_empty_token() -> None:
     assert closed.admit({}, b"", NOW_S) is None
 
 
-def test_a_signing_secret_is_no_bearer_token() -> None:
+def test_a_signing_secret_is_not_a_bearer_token() -> None:
     assert Gatekeeper([Gateway(KEY)]).admit(bearer(KEY), b"", NOW_S) is None
 
 
@@ -85,8 +85,8 @@ def test_a_gateway_may_carry_a_principal() -> None:
     assert admission.principal == Principal("u_7")
 
 
-def test_the_signature_of_the_standard_is_ours() -> None:
-    # Worked out by the reference implementation's own example.
+def test_signature_agrees_with_the_standard() -> None:
+    # From the example of the reference implementation.
     headers = sign(
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -128,7 +128,7 @@ def test_one_of_several_signatures_suffices_of_the_first_sixteen() -> None:
     assert signed_id([KEY], many, body, NOW_S) is None
 
 
-def test_every_secret_is_compared_whatever_the_first_one_says(
+def test_every_secret_is_compared_even_after_a_match(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[bytes] = []

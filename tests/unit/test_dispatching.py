@@ -1,4 +1,4 @@
-"""What becomes of a dispatch, by tables written by hand."""
+"""Tests of the states of a dispatch, with tables written by hand."""
 
 import pytest
 
@@ -41,7 +41,7 @@ LAPSES: list[tuple[Delivery, int, bool, RowState]] = [
     (ONCE, 0, False, RowState(DISPATCHING, None)),
     (ONCE, 1, False, RowState(FAILED, TICK_DIED)),
     (ONCE, 0, True, RowState(WITHDRAWN, SCHEDULE_DELETED)),
-    # It may have run: taken back would say that it did not.
+    # It may have run, so it cannot be called withdrawn.
     (ONCE, 1, True, RowState(FAILED, TICK_DIED)),
 ]
 
@@ -68,22 +68,22 @@ def test_limits_are_those_of_the_tables() -> None:
     assert (MAX_TRIES, NOT_FOUND_LIMIT) == (10, 3)
 
 
-@pytest.mark.parametrize(("delivery", "tries", "is_deleted", "fate"), LAPSES)
-def test_lapses(delivery: Delivery, tries: int, is_deleted: bool, fate: RowState) -> None:
-    assert decide_lapse(delivery, tries, is_deleted=is_deleted) == fate
+@pytest.mark.parametrize(("delivery", "tries", "is_deleted", "row"), LAPSES)
+def test_lapses(delivery: Delivery, tries: int, is_deleted: bool, row: RowState) -> None:
+    assert decide_lapse(delivery, tries, is_deleted=is_deleted) == row
 
 
-@pytest.mark.parametrize(("end", "delivery", "tries", "reason", "fate"), ANSWERS)
+@pytest.mark.parametrize(("end", "delivery", "tries", "reason", "row"), ANSWERS)
 def test_answers(
-    end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None, fate: RowState
+    end: DispatchEnd, delivery: Delivery, tries: int, reason: str | None, row: RowState
 ) -> None:
-    assert decide_answer(end, delivery, tries, reason) == fate
+    assert decide_answer(end, delivery, tries, reason) == row
 
 
-def test_every_fate_is_in_the_transition_table() -> None:
-    fates = {fate.state for *_, fate in LAPSES} | {fate.state for *_, fate in ANSWERS}
-    assert all(may_go(DISPATCHING, state) for state in fates - {SUCCEEDED})
-    # Closed is two steps at once: the endpoint fired it, and it is done with.
+def test_every_state_is_in_the_transition_table() -> None:
+    states = {row.state for *_, row in LAPSES} | {row.state for *_, row in ANSWERS}
+    assert all(may_go(DISPATCHING, state) for state in states - {SUCCEEDED})
+    # A closed dispatch takes two steps at once: the endpoint fired it, and it ended.
     assert may_go(DISPATCHING, OccurrenceState.FIRED)
     assert may_go(OccurrenceState.FIRED, SUCCEEDED)
 

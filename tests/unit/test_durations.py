@@ -1,4 +1,4 @@
-"""Lengths of time in messages: in s, min, h and d, and never as a bare count of milliseconds."""
+"""Tests that messages show durations in s, min, h and d, never as raw milliseconds."""
 
 import re
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from duly.triggers.durations import check_duration, duration_text
 
 SOURCE = Path(__file__).parents[2] / "src" / "duly"
 RAW = re.compile(r"""\}\ ms\b | %[ds]\ ms\b | allowed:[^"]*\{[A-Z_]*_MS\}""", re.VERBOSE)
-"""A number of milliseconds put into a message."""
+"""Raw milliseconds in a message."""
 WRITES_MS = {"durations.py", "rendering.py"}
 
 
@@ -40,11 +40,11 @@ WRITES_MS = {"durations.py", "rendering.py"}
         (-90_000, "-1 min 30 s"),
     ],
 )
-def test_a_length_in_words(ms: float, text: str) -> None:
+def test_durations_as_text(ms: float, text: str) -> None:
     assert duration_text(ms) == text
 
 
-def test_no_message_holds_a_bare_number_of_milliseconds() -> None:
+def test_no_message_contains_raw_milliseconds() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
         for path in sorted(SOURCE.rglob("*.py"))
@@ -74,7 +74,7 @@ def often() -> None:
         (lambda: check_duration("lease_ms", "x", 1, 60_000), ["'x'", "1 ms to 1 min"]),
     ],
 )
-def test_refusals_say_lengths_in_words(refused: object, words: list[str]) -> None:
+def test_errors_show_durations_as_text(refused: object, words: list[str]) -> None:
     assert callable(refused)
     with pytest.raises((InvalidInput, DulyError)) as error:
         refused()

@@ -1,4 +1,4 @@
-"""Transactions of the engine: what they read when they have written themselves."""
+"""Tests that transactions of the engine read their own writes."""
 
 from duly.engine.kinds import (
     DUE,
@@ -76,7 +76,7 @@ def names(items: list[StoredRow]) -> list[str]:
     return [item.row.name for item in items]
 
 
-def test_moved_first_member_is_behind_the_next() -> None:
+def test_a_moved_first_member_comes_after_the_next() -> None:
     tx, _ = begin(with_rows(a_row("a", 0), a_row("b", 5)))
     move(tx, a_row("a", 0), a_row("a", 10))
     for found in (
@@ -97,7 +97,7 @@ def test_first_of_several_partitions() -> None:
     assert tx.peek_first_among(DUE, []) is None
 
 
-def test_due_rows_come_in_the_order_of_claims_however_they_were_found() -> None:
+def test_due_rows_are_sorted_in_the_order_of_claims() -> None:
     rows = [a_row("late", 3), a_row("z", 1), a_row("y", 1, flow="other"), a_row("x", 9)]
     tx, _ = begin(with_rows(*rows, a_row("new", 0, version=TRIGGER_VERSION + 1)))
     among = lanes(tx, "jobs", None)
@@ -106,7 +106,7 @@ def test_due_rows_come_in_the_order_of_claims_however_they_were_found() -> None:
     assert names(due_rows(tx, among, NOW_MS + 3, 10)) == ["z", "y", "late"]
 
 
-def test_due_rows_look_behind_what_was_moved() -> None:
+def test_due_rows_skip_moved_rows() -> None:
     rows = [a_row("a", 0), a_row("b", 1), a_row("c", 2)]
     tx, _ = begin(with_rows(*rows))
     among = lanes(tx, "jobs", ["mail"])

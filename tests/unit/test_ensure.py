@@ -1,4 +1,4 @@
-"""ensure(): saying again what should be, from any number of processes."""
+"""Tests of ensure(): repeated declarations of a schedule, from any number of processes."""
 
 import asyncio
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_another_trigger_moves_the_next_time(
     assert next_times(store) == {"digest": NOW + timedelta(minutes=8)}
 
 
-def test_what_is_no_longer_said_goes_back(mine: ScopedSchedules) -> None:
+def test_omitted_options_return_to_their_defaults(mine: ScopedSchedules) -> None:
     ensure(mine, description="daily", policies=Policies(priority=3), max_runs=4)
     found = ensure(mine).schedule.definition
     assert (found.description, found.policies, found.max_runs) == ("", Policies(), None)
@@ -85,10 +85,10 @@ def test_an_interval_that_an_action_set_outlives_the_next_start(mine: ScopedSche
     assert ensure(mine, interval_bounds_ms=None).schedule.definition.interval_bounds_ms is None
 
 
-def test_what_is_said_beside_a_set_interval_holds(
+def test_other_options_change_beside_an_interval_set_by_an_action(
     mine: ScopedSchedules, store: MemoryStore, clock: ManualClock
 ) -> None:
-    """The interval and where it counts from are the action's; the rest is the code's."""
+    """The action sets the interval and its anchor; the code sets everything else."""
     bounds, end_at = (60_000, 3_600_000), NOW + timedelta(days=2)
     ensure(mine, interval_bounds_ms=bounds)
     clock.advance(minutes=10)
@@ -110,7 +110,7 @@ def test_what_is_said_beside_a_set_interval_holds(
     assert next_times(store) == {"digest": NOW + timedelta(hours=9)}
 
 
-def test_what_has_finished_stays_finished(mine: ScopedSchedules, clock: ManualClock) -> None:
+def test_a_finished_schedule_stays_finished(mine: ScopedSchedules, clock: ManualClock) -> None:
     at = once(NOW + timedelta(hours=1))
     ensure(mine, at)
     clock.advance(hours=2)
@@ -119,8 +119,8 @@ def test_what_has_finished_stays_finished(mine: ScopedSchedules, clock: ManualCl
     assert (found.outcome, found.schedule.state) == ("unchanged", "finished")
 
 
-def test_two_at_once_make_one(store: MemoryStore) -> None:
-    """The second finds what the first made between its look and its write."""
+def test_two_concurrent_calls_create_one_schedule(store: MemoryStore) -> None:
+    """The second call finds the schedule that the first one created after its read."""
     collection = ScheduleCollection(Racing(store), "mail")
     racing = collection.store
     assert isinstance(racing, Racing)
@@ -142,7 +142,7 @@ def test_two_at_once_make_one(store: MemoryStore) -> None:
     assert (again.outcome, again.schedule.definition.input) == ("created", 2)
 
 
-def test_never_getting_through_is_a_conflict(store: MemoryStore) -> None:
+def test_endless_races_are_a_conflict(store: MemoryStore) -> None:
     collection = ScheduleCollection(Racing(store), "mail")
     racing = collection.store
     assert isinstance(racing, Racing)
@@ -161,7 +161,7 @@ def test_never_getting_through_is_a_conflict(store: MemoryStore) -> None:
 
 
 class Racing(MemoryStore):
-    """A store in which somebody else writes right before every write."""
+    """A store that calls `between` before every write."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store._clock)
@@ -175,7 +175,7 @@ class Racing(MemoryStore):
         return await super().put_schedules(writes)
 
 
-def test_eight_at_once_make_one(store: MemoryStore) -> None:
+def test_eight_concurrent_calls_create_one_schedule(store: MemoryStore) -> None:
     scoped = ScheduleCollection(store, "mail").of(workspace("o_1"))
 
     async def all_at_once() -> list[Ensured]:
@@ -186,7 +186,7 @@ def test_eight_at_once_make_one(store: MemoryStore) -> None:
     assert sorted(outcomes) == ["created", *["unchanged"] * 7]
 
 
-def test_refusals_say_what_they_are_about(store: MemoryStore) -> None:
+def test_refusals_name_their_reason(store: MemoryStore) -> None:
     scoped = ScheduleCollection(store, "mail", limits=Limits(schedules=1)).of(user("u_7"))
     ensure(scoped)
     with pytest.raises(Conflict, match="may have 1"):
@@ -197,7 +197,7 @@ def test_refusals_say_what_they_are_about(store: MemoryStore) -> None:
         ensure(scoped, every(seconds=10))
 
 
-def test_a_quarantined_one_is_written_anew(mine: ScopedSchedules, store: MemoryStore) -> None:
+def test_a_quarantined_schedule_is_rewritten(mine: ScopedSchedules, store: MemoryStore) -> None:
     made = ensure(mine).schedule
     key = ("schedules", "user:u_7", "mail/digest")
     stored = store._tables.documents[key]

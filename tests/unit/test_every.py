@@ -1,4 +1,4 @@
-"""Intervals: anchor + k · interval on real time, worked out by hand."""
+"""Tests of intervals: anchor + k · interval in elapsed time, worked out by hand."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +39,7 @@ def test_units_add_up(units: dict[str, float], interval_ms: int) -> None:
         (NOON + MS, NOON + QUARTER),
         (NOON + QUARTER - MS, NOON + QUARTER),
         (NOON + QUARTER, NOON + 2 * QUARTER),
-        # A month late: the next time on the same grid, and not one run for each that was missed.
+        # A month late: the next time on the same grid, not one for each missed time.
         (NOON + timedelta(days=30, minutes=7), NOON + timedelta(days=30, minutes=15)),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_grid_begins_at_the_anchor(asked: datetime, expected: datetime) -> N
 
 
 def test_it_never_drifts() -> None:
-    """A thousand answers, each asked a little late, still lie on the grid of the anchor."""
+    """A thousand answers, each asked for a little late, are still on the grid of the anchor."""
     trigger, asked = every(seconds=7, start_at=NOON), NOON
     for k in range(1, 1001):
         found = trigger.next_after(asked)
@@ -62,8 +62,8 @@ def test_milliseconds_of_the_anchor_are_kept() -> None:
     assert every(minutes=15, start_at=anchor).next_after(NOON + timedelta(seconds=1)) == expected
 
 
-def test_a_day_is_24_hours_whatever_the_clocks_do() -> None:
-    """Berlin changes its clocks on 29 March 2026: 09:00 becomes 10:00 on the wall."""
+def test_a_day_is_24_hours_across_clock_changes() -> None:
+    """Berlin changes its clocks on 29 March 2026, so the local time changes from 09:00 to 10:00."""
     trigger = every(days=1, start_at=datetime(2026, 3, 28, 8, tzinfo=UTC))
     assert trigger.next_after(NOON + timedelta(days=22)) == datetime(2026, 3, 30, 8, tzinfo=UTC)
     assert trigger.tz == "UTC"
@@ -107,14 +107,14 @@ def test_binding_keeps_a_given_anchor() -> None:
     "created_at",
     [datetime(2026, 1, 1), datetime(1999, 1, 1, tzinfo=UTC)],  # noqa: DTZ001
 )
-def test_a_creation_is_a_stored_instant(created_at: datetime) -> None:
+def test_the_creation_time_must_be_a_valid_instant(created_at: datetime) -> None:
     with pytest.raises(InvalidTrigger) as caught:
         every(minutes=15).bind("user:ada/poll", created_at=created_at)
     assert caught.value.field == "created_at"
 
 
-def test_a_deploy_that_creates_many_does_not_run_them_together() -> None:
-    """The same anchor for all, but a run time of its own for each key; the grid stays."""
+def test_intervals_created_together_do_not_run_together() -> None:
+    """All have the same anchor and grid, but a different run time for each key."""
     keys = [f"user:{number}/poll" for number in range(50)]
     triggers = [every(minutes=15, spread=60).bind(key, created_at=NOON) for key in keys]
     nominal = {trigger.next_after(NOON) for trigger in triggers}
@@ -124,8 +124,8 @@ def test_a_deploy_that_creates_many_does_not_run_them_together() -> None:
     assert all(NOON + QUARTER <= run < NOON + QUARTER + timedelta(minutes=1) for run in runs)
 
 
-def test_a_spread_does_not_walk_the_grid() -> None:
-    """Asked from each nominal time or from each run time, the next one is the same."""
+def test_a_spread_does_not_shift_the_grid() -> None:
+    """The next time is the same whether asked from the nominal time or the run time."""
     trigger = every(minutes=15, spread=60).bind("user:ada/poll", created_at=NOON)
     nominal = NOON
     for k in range(1, 101):

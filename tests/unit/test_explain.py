@@ -1,4 +1,4 @@
-"""Explanations: the rule, the next times on the wall and in UTC, and what clock changes did."""
+"""Tests of explanations: the rule, the next times in local time and UTC, and clock changes."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -20,7 +20,7 @@ def remarks(trigger: Trigger, after: datetime, n: int = 3) -> list[str | None]:
     return [time.remark for time in trigger.explain(n, after).times]
 
 
-def test_the_text_for_people() -> None:
+def test_text_form() -> None:
     text = str(cron("30 2 * * *", tz=BERLIN).explain(2, after=SPRING))
     assert text.splitlines() == [
         "Every day at 02:30, Europe/Berlin",
@@ -32,7 +32,7 @@ def test_the_text_for_people() -> None:
     ]
 
 
-def test_the_parts_for_programs() -> None:
+def test_structured_form() -> None:
     explained = cron("0 9 * * MON", tz="Asia/Tokyo").explain(1, after=SPRING)
     (time,) = explained.times
     assert (explained.words, explained.tz) == ("At 09:00 on Monday", "Asia/Tokyo")
@@ -77,7 +77,7 @@ def test_an_open_hour_misses_nothing() -> None:
     assert found == [first, second, None]
 
 
-def test_a_whole_day_that_is_missing() -> None:
+def test_a_day_that_does_not_exist() -> None:
     after = datetime(2011, 12, 29, 20, tzinfo=UTC)
     trigger = cron("0 9 * * *", tz="Pacific/Apia", gap="skip")
     assert remarks(trigger, after, 2) == ["2011-12-30 09:00 does not exist, skipped", None]
@@ -120,7 +120,7 @@ def test_no_day_on() -> None:
     assert str(explained) == "Never (no day has a time), Europe/Berlin\n  no next time"
 
 
-def test_five_times_after_now_where_nothing_is_said() -> None:
+def test_default_is_five_times_after_now() -> None:
     before = datetime.now(UTC)
     times = cron("* * * * *").explain().times
     assert len(times) == 5
@@ -138,7 +138,7 @@ def test_the_bounds_are_allowed() -> None:
     assert len(cron("* * * * *").explain(10_000, after=SPRING).times) == 10_000
 
 
-def test_what_cannot_be_explained() -> None:
+def test_arguments_that_cannot_be_explained() -> None:
     with pytest.raises(InvalidInstant):
         cron("@daily").explain(1, after=datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidTrigger, match="bind"):

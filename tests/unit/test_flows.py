@@ -1,4 +1,4 @@
-"""Flows: typed inputs of actions, static schedules and resolvers, all read at import."""
+"""Tests of flows: typed inputs of actions, static schedules and resolvers, checked at import."""
 
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -70,8 +70,8 @@ def test_every_kind_of_input_is_typed(kind: type[Any], value: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "value"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_schedules_input_fits_its_action(kind: type[Any], value: Any) -> None:
-    """What could not run is refused when it is asked for, not at nine in the morning."""
+def test_the_input_of_a_schedule_is_checked_by_its_action(kind: type[Any], value: Any) -> None:
+    """Invalid input is refused when the schedule is created, not when it fires."""
     flow = Flow("mail")
 
     def send(digest: Any) -> None: ...
@@ -125,7 +125,7 @@ def test_other_annotations_take_any_json(kind: Any) -> None:
     assert [action.encode(value) for value in (5, "a", None)] == ["5", '"a"', "null"]
 
 
-def test_no_input_is_the_default_of_the_function() -> None:
+def test_missing_input_uses_the_default_of_the_function() -> None:
     flow = Flow("mail")
 
     @flow.action
@@ -165,7 +165,7 @@ def test_an_unknown_flow_is_refused() -> None:
         app.schedules("mial")
 
 
-def test_a_flow_says_what_owners_may_ask_for() -> None:
+def test_a_flow_sets_the_limits_of_owners() -> None:
     flow = Flow("mail", limits=Limits(shortest_interval_ms=5_000), zones="utc")
     flow.action(lambda_named("send"))
     mine = Duly("memory:", flows=[flow]).schedules("mail").of(user("u_7"))
@@ -218,7 +218,7 @@ def test_an_action_may_be_scheduled_more_than_once() -> None:
         ("0 9 * * *", {"input": {"to": "a"}, "interval_bounds_ms": (5, 1)}, "interval_bounds_ms"),
     ],
 )
-def test_what_cannot_work_is_refused_at_import(
+def test_invalid_schedules_are_refused_at_import(
     trigger: str, options: dict[str, Any], words: str
 ) -> None:
     flow = Flow("mail")
@@ -247,7 +247,7 @@ def test_two_static_schedules_of_one_name_are_refused() -> None:
 
 
 def test_a_flow_has_one_resolver() -> None:
-    """Both a plain and an async one; what it gives is checked by who asks, not here."""
+    """A resolver may be sync or async; its answer is checked by the caller."""
     flow = Flow("mail")
 
     @flow.resolve
@@ -271,7 +271,7 @@ def test_a_flow_has_one_resolver() -> None:
 # Document 003's call: one schedule per action and workspace.
 
 
-def test_schedule_says_it_once_for_each_workspace() -> None:
+def test_schedule_declares_once_for_each_workspace() -> None:
     flow = Flow("reports")
     flow.action(lambda_named("weekly"))
     app = Duly("memory:", flows=[flow])
@@ -295,7 +295,7 @@ def test_schedule_says_it_once_for_each_workspace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"delivery": "at-most-once"}, "delivery is at-most-once; allowed: at_least_once or"),
         ({"redact": "national_id"}, r"redact is 'national_id', one text; pass a list"),
@@ -306,11 +306,9 @@ def test_schedule_says_it_once_for_each_workspace() -> None:
         ({"queue": ""}, "queue is ''"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused_at_import(
-    options: dict[str, Any], said: str
-) -> None:
+def test_invalid_options_are_refused_at_import(options: dict[str, Any], message: str) -> None:
     flow = Flow("mail")
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         flow.action(**options)
     assert flow.actions == {}
 

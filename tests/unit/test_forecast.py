@@ -1,4 +1,4 @@
-"""Fires per minute to come: what is known, what follows, and what is an estimate."""
+"""Tests of the forecast of fires per minute: exact counts, and estimates from samples."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def of(rows: Sequence[IndexRow], stride: int = 1, length: int = DAY_MINUTES) -> 
     return forecast(Upcoming(NOW_MS, sorted(minutes.items()), rows), length)
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_forecast_without_rows_is_empty() -> None:
     found = of([])
     assert (found.total, found.rows, found.peak, found.is_estimate) == (0, 0, (START_MS, 0), False)
     assert len(found.minutes) == DAY_MINUTES
@@ -58,7 +58,7 @@ def test_rows_of_one_rule_count_each() -> None:
     assert found.total == 5
 
 
-def test_runs_that_are_left_bound_it() -> None:
+def test_runs_left_limit_the_forecast() -> None:
     assert of([a_row(cron("0 * * * *"), runs_left=3)]).total == 3
     assert of([a_row(cron("0 * * * *"), runs_left=1)]).total == 1
     assert of([a_row(once(datetime(2026, 3, 2, 18, tzinfo=UTC)))]).total == 1
@@ -71,21 +71,21 @@ def test_overdue_rows_fire_in_the_first_minute() -> None:
     assert found.total == 4
 
 
-def test_spread_moves_fires_and_loses_none() -> None:
+def test_spread_moves_fires_and_drops_none() -> None:
     rows = [a_row(cron("0 14 * * *", spread=1800), number) for number in range(30)]
     found = of(rows)
     assert found.total == 30
     assert sum(found.minutes[119:150]) == 30
 
 
-def test_sample_stands_for_all() -> None:
+def test_a_sample_is_scaled_to_all_rows() -> None:
     found = of([a_row(cron("0 * * * *"))], stride=100)
     assert (found.is_estimate, found.is_sample) == (True, True)
     assert found.total == 23 * 100
 
 
 def test_frequent_rules_among_others_are_exact() -> None:
-    """The rule at minute 0 has fired already; what seldom rules leave is for frequent ones."""
+    """The rule at minute 0 has fired already. Frequent rules use the budget left by rare ones."""
     rows = [a_row(cron(f"{number} * * * *"), number) for number in range(20)]
     found = of([*rows, a_row(cron("* * * * *"), 20)])
     assert (found.total, found.rows, found.is_estimate) == (20 * 24 - 1 + 1_439, 21, False)
@@ -93,7 +93,7 @@ def test_frequent_rules_among_others_are_exact() -> None:
     assert (found.total, found.is_estimate) == (20 * 24 - 1 + 12 * DAY_MINUTES - 7, False)
 
 
-def test_very_frequent_rules_go_on_at_their_pace() -> None:
+def test_very_frequent_rules_are_extrapolated() -> None:
     starts = [NOON + timedelta(seconds=number) for number in range(10)]
     found = of([a_row(every(seconds=10, start_at=at), i) for i, at in enumerate(starts)])
     assert (found.is_estimate, found.is_sample) == (True, False)

@@ -1,4 +1,4 @@
-"""Health: each thing that is looked at, well and ill."""
+"""Tests of health: each check, passing and failing."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ def only_finding(health: Health) -> tuple[str, str]:
     return found.name, found.level
 
 
-def test_all_is_well() -> None:
+def test_healthy_inputs_have_no_findings() -> None:
     health = judge(vitals())
     assert health.level == "ok"
     assert {each.level for each in health.findings} == {"ok"}
 
 
 def test_active_schedules_and_an_empty_index_are_a_fault() -> None:
-    """An empty answer every minute looks like an idle scheduler, and is a silent one."""
+    """An index without rows looks idle, although active schedules do not fire."""
     health = judge(vitals({"rows": 0, "missing": 3}))
     assert health.level == "bad"
     assert only_finding(health) == ("index", "bad")
@@ -81,14 +81,14 @@ def test_posts_wait_for_a_tick_and_not_for_a_planner() -> None:
     assert planning(posts_due=2, oldest_post_ms=NOW_MS - 60_000)[0] == "ok"
 
 
-def test_counts_that_stopped_say_so() -> None:
+def test_capped_counts_are_marked() -> None:
     states = {JobState.DEAD: 10, JobState.QUEUED: 9, JobState.RETRYING: 3}
     words = [each.text for each in judge(vitals(states=states, most=10)).findings]
     assert any("12 jobs wait" in text for text in words)
     assert any("10+ jobs are dead" in text for text in words)
 
 
-def test_counts_of_index_rows_that_stopped_say_so() -> None:
+def test_capped_counts_of_index_rows_are_marked() -> None:
     index = {"due": 10, "oldest_due_ms": NOW_MS, "quarantined": 7}
     assert "+" not in " ".join(each.text for each in judge(vitals(index)).findings)
     capped = {**index, "is_due_capped": True, "is_quarantined_capped": True}
@@ -97,19 +97,19 @@ def test_counts_of_index_rows_that_stopped_say_so() -> None:
     assert any(text.startswith("7+ rows cannot be evaluated") for text in words)
 
 
-def test_a_part_of_the_index_is_not_the_whole() -> None:
+def test_an_incomplete_check_of_the_index_is_marked() -> None:
     part = judge(vitals({"is_whole": False}))
     assert part.level == "ok"
     assert "so far" in part.findings[0].text
     assert only_finding(judge(vitals({"is_whole": False, "missing": 1}))) == ("index", "bad")
 
 
-def test_what_came_due_just_now_is_no_fault() -> None:
+def test_rows_just_due_are_no_fault() -> None:
     assert judge(vitals({"due": 5, "oldest_due_ms": NOW_MS - 60_000})).level == "ok"
     assert judge(vitals({"due": 1, "oldest_due_ms": NOW_MS + 5})).level == "ok"
 
 
-def test_a_transaction_that_stays_open_is_worth_a_look() -> None:
+def test_a_long_transaction_is_a_warning() -> None:
     assert judge(vitals(oldest_snapshot_ms=60_000)).level == "ok"
     health = judge(vitals(oldest_snapshot_ms=7_200_000))
     assert only_finding(health) == ("snapshot", "warning")

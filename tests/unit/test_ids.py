@@ -1,4 +1,4 @@
-"""Ids: version 7 by the book, and sorted by time, or by the order they are made in."""
+"""Tests of ids: UUID version 7, ordered by time and by creation."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_ids_of_one_millisecond_differ() -> None:
 
 
 def test_ids_of_many_processes_differ() -> None:
-    """Also where both clocks stand still at the same instant: chance decides, not time."""
+    """Ids are random, so they differ even if all clocks show the same instant."""
     code = (
         "from datetime import UTC, datetime; from duly.engine.ids import new_id; "
         "from duly.testing import ManualClock; "
@@ -72,7 +72,7 @@ def test_ids_made_together_are_version_7_uuids() -> None:
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"\x3f"])
 def test_ids_made_together_rise(byte: bytes) -> None:
-    """Also where the counter passes from one part of the id to the next."""
+    """They also rise where the counter crosses from one part of the id to the next."""
     count = 1 << 15
     made = new_ids("job_", count, entropy=lambda size: byte * size)
     assert made == sorted(made)
@@ -100,7 +100,7 @@ def test_a_later_call_sorts_later() -> None:
     assert max(first) < min(second)
 
 
-def test_how_many_ids() -> None:
+def test_the_number_of_ids_is_bounded() -> None:
     assert new_ids("job_", 0) == []
     for count in (-1, MAX_NEW + 1):
         with pytest.raises(InvalidInput, match="ids at once"):

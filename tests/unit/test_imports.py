@@ -1,4 +1,4 @@
-"""Every module can be imported first: no cycle hides behind the order of other imports."""
+"""Tests that every module can be imported first, so that no import cycle is hidden."""
 
 import pkgutil
 import subprocess
@@ -9,10 +9,10 @@ import pytest
 import duly
 
 LAYERS = ("app", "dispatch", "flows", "operate", "runtime", "stores", "web")
-"""Of the others, no package has code in its `__init__`."""
+"""The other packages have no code in their `__init__`."""
 
-# In a process of its own, which has one thread: a fork of a process with several may hang. What the
-# modules need is imported once; each fork then imports one module of Duly first.
+# Run in a new process with one thread, because forking with several may hang. Dependencies are
+# imported once; each fork then imports one module of Duly first.
 SCRIPT = """
 import os, sys
 import duly.stores.sql.opening, duly.web.dashboard.site

@@ -1,4 +1,4 @@
-"""Going round the schedules: what a step knows, what a round knows, and what is met in between."""
+"""Tests of the index check: results of steps and of rounds, and faults found in between."""
 
 import asyncio
 
@@ -21,14 +21,14 @@ def test_rounds_follow_each_other(store: MemoryStore) -> None:
         assert await watch.look() == IndexRound(4, 0, is_whole=False)
         assert await watch.look() == IndexRound(5, 0, is_whole=True)
         await written(store, *"fg")
-        # The round before stands until the next is whole.
+        # The last complete round is reported until the next one is complete.
         assert [await watch.look() for _ in range(3)] == 3 * [IndexRound(5, 0, is_whole=True)]
         assert await watch.look() == IndexRound(7, 0, is_whole=True)
 
     asyncio.run(check())
 
 
-def test_a_missing_row_is_known_in_the_step_that_meets_it(store: MemoryStore) -> None:
+def test_a_missing_row_is_reported_in_the_step_that_finds_it(store: MemoryStore) -> None:
     async def check() -> None:
         await written(store, *"abcd")
         watch = IndexWatch(store, step=3)
@@ -37,13 +37,13 @@ def test_a_missing_row_is_known_in_the_step_that_meets_it(store: MemoryStore) ->
             await store.remove(ScheduleKey("crm", "user:ada", name))
         assert await watch.look() == IndexRound(4, 3, is_whole=True)
         assert await watch.look() == IndexRound(4, 4, is_whole=True)
-        # And is not forgotten while the next round has not come to it.
+        # It is still reported until the next round has checked it.
         assert await watch.look() == IndexRound(4, 4, is_whole=True)
 
     asyncio.run(check())
 
 
-def test_a_small_index_is_a_whole_round_in_each_step(store: MemoryStore) -> None:
+def test_each_step_is_a_whole_round_on_a_small_index(store: MemoryStore) -> None:
     async def check() -> None:
         watch = IndexWatch(store)
         assert await watch.look() == IndexRound(0, 0, is_whole=True)

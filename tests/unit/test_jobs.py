@@ -1,4 +1,4 @@
-"""Jobs as values: the transition table by hand, what is refused, and places in line."""
+"""Tests of job values: the transition table, refused values, and order in line."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from duly.model.jobs import (
 from duly.model.retries import RetryPolicy
 from duly.triggers.instants import END_MS, STORED_FROM_MS
 
-# Written by hand from the design: rows are "from", columns "to"; x may, = stays, . is refused.
+# Written by hand from the design. Rows are "from", columns "to"; x allowed, = no change, . refused.
 MATRIX = {
     "scheduled": "= x . . . . x . .",
     "queued": ". = x . . . x . x",
@@ -56,14 +56,14 @@ def test_transition_table(state: JobState, target: JobState, cell: str) -> None:
     assert may_go(state, target) is (cell == "x")
 
 
-def test_table_is_whole() -> None:
+def test_table_is_complete() -> None:
     cells = [cell for *_, cell in CELLS]
     assert [cells.count(each) for each in "x=."] == [18, 9, 54]
     assert set(TRANSITIONS) == set(JobState) == {JobState(each) for each in MATRIX}
 
 
 def test_final_states_lead_to_no_attempt() -> None:
-    """Out of a final state the only ways are to be deleted, or to be queued by somebody."""
+    """A job in a final state can only be deleted, or queued again by a user."""
     assert {each.value for each in FINAL} == {"succeeded", "cancelled", "dead", "deleted"}
     for state in FINAL:
         assert TRANSITIONS[state] <= {JobState.DELETED, JobState.QUEUED}
@@ -85,13 +85,13 @@ def test_at_most_once_has_one_attempt() -> None:
 
 @pytest.mark.parametrize("field", ["id", "action", "queue", "workspace", "scope"])
 @pytest.mark.parametrize("value", ["", "x" * (MAX_TEXT + 1), "a\0b", "a\ud800", None, 7])
-def test_texts_are_short_and_there(field: str, value: object) -> None:
+def test_texts_are_required_and_limited(field: str, value: object) -> None:
     with pytest.raises(InvalidInput, match=field):
         a_job(**{field: value})
 
 
 @pytest.mark.parametrize("field", ["key", "correlation_id"])
-def test_texts_that_may_be_absent(field: str) -> None:
+def test_optional_texts(field: str) -> None:
     assert getattr(a_job(**{field: None}), field) is None
     assert getattr(a_job(**{field: "x" * MAX_TEXT}), field) == "x" * MAX_TEXT
     for value in ("", "x" * (MAX_TEXT + 1), "a\0b", "a\ud800"):
@@ -117,7 +117,7 @@ def test_numbers_have_bounds(field: str, least: int, most: int) -> None:
             a_job(**{field: wrong})
 
 
-def test_seconds_are_no_run_time() -> None:
+def test_run_times_in_seconds_are_refused() -> None:
     with pytest.raises(InvalidInput, match="run_at_ms"):
         a_job(run_at_ms=1_772_452_800)
 
@@ -128,7 +128,7 @@ def test_large_inputs_are_refused() -> None:
         a_job(input="x" * (MAX_INPUT_BYTES + 1))
 
 
-def test_policies_come_back_from_their_text() -> None:
+def test_policies_survive_a_round_trip() -> None:
     for policy in (RetryPolicy(), RetryPolicy(3, "fixed", 5, 70, jitter=False)):
         assert retry_from(retry_text(policy)) == policy
 
@@ -145,7 +145,7 @@ def test_place_is_priority_then_time(one: int, two: int, high: int, low: int) ->
 
 
 @given(instants, st.integers(0, 10**10), priorities, agings)
-def test_place_moves_as_far_as_the_run_time(
+def test_place_moves_with_the_run_time(
     at_ms: int, delay_ms: int, priority: int, aging_ms: int
 ) -> None:
     moved = place_of(priority, at_ms + delay_ms, aging_ms)
@@ -153,9 +153,7 @@ def test_place_moves_as_far_as_the_run_time(
 
 
 @given(instants, priorities, st.integers(1, MAX_TIMEOUT_MS))
-def test_aging_is_what_a_point_of_priority_is_worth(
-    at_ms: int, priority: int, aging_ms: int
-) -> None:
+def test_aging_is_the_time_per_point_of_priority(at_ms: int, priority: int, aging_ms: int) -> None:
     assert place_of(priority + 1, at_ms + aging_ms, aging_ms) == place_of(priority, at_ms, aging_ms)
 
 

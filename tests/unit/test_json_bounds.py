@@ -1,4 +1,4 @@
-"""Bounds of JSON values: a value that is too large is refused before it is read to its end."""
+"""Tests of JSON limits: a value that is too large is refused before all of it is read."""
 
 import asyncio
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Note:
 
 
 class Counting(dict[str, Any]):
-    """A table that counts how many of its entries were read."""
+    """A dict that counts how many of its entries were read."""
 
     reads = 0
 
@@ -174,7 +174,7 @@ class Shortened(BaseModel):
         return text[:1]
 
 
-def test_what_a_model_does_not_write_does_not_count() -> None:
+def test_fields_that_a_model_does_not_write_do_not_count() -> None:
     with pytest.raises(InvalidInput):
         check_json_bounds("input", Model(text="x" * 1_000), 500)
     check_json_bounds("input", Model(text="", hidden="x" * 1_000), 500)

@@ -1,4 +1,4 @@
-"""Leases: what is told of them when they come close to their end, or are held for long."""
+"""Tests of leases: reports of late renewals and of tokens held for long."""
 
 import asyncio
 from collections import Counter
@@ -15,12 +15,12 @@ from duly.runtime.worker.leases import STUCK_S, Leases
 WORKER = WorkerId("w")
 
 
-class Held:
-    """Leases of a worker, on a clock that stands."""
+class HeldLeases:
+    """The leases of a worker, on a manual clock."""
 
     def __init__(self, app: Duly) -> None:
         self.app = app
-        self.told: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
         self.now = 100.0
         self._loop = asyncio.get_running_loop()
         self._loop.time = lambda: self.now  # type: ignore[method-assign]
@@ -28,46 +28,46 @@ class Held:
         self.leases.note = self._note
 
     def _note(self, name: str) -> None:
-        self.told[name] += 1
+        self.reported[name] += 1
 
     async def claim(self) -> None:
-        """Take a job that waits, under its token."""
+        """Enqueue a job and claim it with its token."""
         await self.app.client.enqueue("work.wait", None)
         request = ClaimRequest(worker=WORKER, fair=True)
         self.leases.add(await self.app.store.claim_jobs(request))
 
     async def renew(self, after_s: float) -> None:
-        """Renew so long after what was done before."""
+        """Renew the leases after some time."""
         self.now += after_s
         await self.leases.renew()
 
 
-def on_a_standing_clock(case: Callable[[Held], Coroutine[Any, Any, None]]) -> None:
+def on_a_manual_clock(case: Callable[[HeldLeases], Coroutine[Any, Any, None]]) -> None:
     flow = Flow("work")
 
     @flow.action
     async def wait() -> None: ...
 
     async def run() -> None:
-        await case(Held(Duly("memory:", flows=[flow])))
+        await case(HeldLeases(Duly("memory:", flows=[flow])))
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(("after_s", "late"), [(10, 0), (27, 0), (28, 1)])
 def test_a_renewal_is_late_after_nine_tenths(after_s: float, late: int) -> None:
-    async def case(held: Held) -> None:
+    async def case(held: HeldLeases) -> None:
         await held.claim()
         await held.renew(after_s)
-        assert held.told["late_renewals"] == late
+        assert held.reported["late_renewals"] == late
         await held.renew(10)
-        assert held.told["late_renewals"] == late
+        assert held.reported["late_renewals"] == late
 
-    on_a_standing_clock(case)
+    on_a_manual_clock(case)
 
 
 def test_time_without_leases_is_not_counted() -> None:
-    async def case(held: Held) -> None:
+    async def case(held: HeldLeases) -> None:
         await held.claim()
         (job_id,) = held.leases._held
         held.leases.drop([(job_id, held.leases._held[job_id])])
@@ -75,27 +75,27 @@ def test_time_without_leases_is_not_counted() -> None:
         held.now += 1_000
         await held.claim()
         await held.renew(10)
-        assert held.told == {}
+        assert held.reported == {}
 
-    on_a_standing_clock(case)
+    on_a_manual_clock(case)
 
 
-def test_a_token_that_is_held_for_long_is_told_once() -> None:
-    async def case(held: Held) -> None:
+def test_a_token_held_for_long_is_reported_once() -> None:
+    async def case(held: HeldLeases) -> None:
         await held.claim()
         for _ in range(int(STUCK_S / 10)):
             await held.renew(10)
-        assert held.told == {}
+        assert held.reported == {}
         for _ in range(3):
             await held.renew(10)
-        assert held.told == {"stuck_tokens": 1}
+        assert held.reported == {"stuck_tokens": 1}
 
-    on_a_standing_clock(case)
+    on_a_manual_clock(case)
 
 
-def test_an_applications_worker_counts_them_as_metrics() -> None:
-    async def case(held: Held) -> None:
+def test_the_worker_of_an_application_counts_them_as_metrics() -> None:
+    async def case(held: HeldLeases) -> None:
         held.app.worker()._leases.note("late_renewals")
         assert held.app.meters.counts["late_renewals"] == 1
 
-    on_a_standing_clock(case)
+    on_a_manual_clock(case)

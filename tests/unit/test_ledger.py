@@ -1,4 +1,4 @@
-"""The ledger as values: the transition table by hand, and what a row covers."""
+"""Tests of ledger values: the transition table, and the times that a row covers."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from duly.model.ledger import (
 )
 from duly.model.schedules import ScheduleId
 
-# Written by hand from the design: rows are "from", columns "to"; x may, . is refused.
+# Written by hand from the design. Rows are "from", columns "to"; x allowed, . refused.
 STATES = "planned dispatching fired succeeded failed skipped missed withdrawn denied quarantined"
 MATRIX = {
     #               pl di fi su fa sk mi wi de qu
@@ -44,17 +44,17 @@ def test_the_transition_table() -> None:
     assert shown == {state: marks.strip() for state, marks in MATRIX.items()}
 
 
-def test_a_backfill_may_plan_what_it_takes_up() -> None:
+def test_a_backfill_may_plan_its_occurrences_again() -> None:
     assert all(may_go(state, OccurrenceState.PLANNED) for state in BACKFILLABLE)
 
 
-def test_what_ended_well_or_by_refusal_stays() -> None:
+def test_succeeded_and_denied_are_final() -> None:
     ended = {state for state, targets in LEDGER_TRANSITIONS.items() if not targets}
     assert ended == {OccurrenceState.SUCCEEDED, OccurrenceState.DENIED}
     assert not ended & OPEN
 
 
-# Written by hand as well: what becomes of an occurrence when its job goes to a state.
+# Also written by hand: the state of an occurrence after its job enters a state.
 FOLLOWED = {
     ("planned", "processing"): "fired",
     ("fired", "succeeded"): "succeeded",
@@ -77,7 +77,7 @@ def test_an_occurrence_follows_its_job() -> None:
     assert moved == FOLLOWED
 
 
-def test_a_job_that_was_denied_takes_its_occurrence_along() -> None:
+def test_the_occurrence_of_a_denied_job_is_denied() -> None:
     denied = {
         state.value: follow(state, JobState.CANCELLED, "denied").value for state in OccurrenceState
     }
@@ -91,7 +91,7 @@ def test_following_stays_in_the_table() -> None:
         assert may_go(OccurrenceState(state), OccurrenceState(target))
 
 
-def test_who_is_tried_again_has_fired() -> None:
+def test_an_occurrence_whose_job_is_retried_has_fired() -> None:
     for job in (JobState.FAILED, JobState.RETRYING, JobState.QUEUED, JobState.PROCESSING):
         assert follow(OccurrenceState.FIRED, job) is OccurrenceState.FIRED
 
@@ -121,7 +121,7 @@ def test_a_row_covers_its_first_and_its_last_time(
     assert occurrence.is_range is is_range
 
 
-def test_a_row_goes_through_json() -> None:
+def test_a_row_survives_a_round_trip_through_json() -> None:
     occurrence = row(10, 12, 2)
     stored = msgspec.json.encode(occurrence)
     assert msgspec.json.decode(stored, type=Occurrence) == occurrence
@@ -144,7 +144,7 @@ def test_three_and_half_of_the_last_times_are_repeated_misses(states: str, is_on
     assert keeps_missing([kinds[each] for each in states]) is is_one
 
 
-def test_what_a_pause_swallowed_has_an_outcome_of_its_own() -> None:
+def test_times_missed_in_a_pause_have_their_own_outcome() -> None:
     assert outcome_of(OccurrenceState.MISSED, "paused") == "paused"
     assert outcome_of(OccurrenceState.MISSED, None) == "missed"
     assert outcome_of(OccurrenceState.SUCCEEDED, "paused") == "succeeded"

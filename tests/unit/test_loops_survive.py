@@ -1,4 +1,4 @@
-"""Loops: an error of the store that is a bug, or a conflict, must not end them."""
+"""Tests that loops continue after any error of the store, including bugs and conflicts."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ FAILURES = [BackendUnavailable("not now"), InternalError("a bug"), Conflict("tak
 
 
 class FailingOnce(MemoryStore):
-    """The first call of each verb of a loop fails; the second is told of."""
+    """A store whose first call of a loop's verb fails; the second sets an event."""
 
     def __init__(self, error: DulyError) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class FailingOnce(MemoryStore):
 
 @pytest.mark.parametrize("kind", ["planner", "keeper", "worker"])
 @pytest.mark.parametrize("error", FAILURES, ids=lambda each: type(each).__name__)
-def test_loops_go_on_after_an_error_of_the_store(kind: str, error: DulyError) -> None:
+def test_loops_continue_after_an_error_of_the_store(kind: str, error: DulyError) -> None:
     async def run() -> None:
         store = FailingOnce(error)
         loop: Any

@@ -1,4 +1,4 @@
-"""What stands behind the pages: kept answers, streams, alarms, meters, metrics and probes."""
+"""Tests of what the pages read: cached answers, streams, alarms, meters, metrics and probes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def a_schedule(app: Duly, rule: str = "0 * * * *") -> None:
     )
 
 
-def test_answers_are_kept_and_read_once_at_a_time() -> None:
+def test_answers_are_cached_and_read_once_at_a_time() -> None:
     async def check() -> None:
         reads, may_end = 0, asyncio.Event()
 
@@ -98,9 +98,9 @@ def test_shared_answers_are_read_once_for_all() -> None:
             return reads
 
         shared = Shared(read, for_s=1_000)
-        gone, *waiting = [asyncio.create_task(shared.get()) for _ in range(4)]
+        cancelled, *waiting = [asyncio.create_task(shared.get()) for _ in range(4)]
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         may_end.set()
         assert await asyncio.gather(*waiting) == [1, 1, 1]
         assert await shared.get() == 1
@@ -111,8 +111,8 @@ def test_shared_answers_are_read_once_for_all() -> None:
 
 
 def failing_once() -> Callable[[], Awaitable[int]]:
-    """Gives 1, fails, and gives 2."""
-    answers: list[int | Exception] = [1, BackendUnavailable("gone"), 2]
+    """Return a function that returns 1, fails, and then returns 2."""
+    answers: list[int | Exception] = [1, BackendUnavailable("cancelled"), 2]
 
     async def read() -> int:
         answer = answers.pop(0)
@@ -123,7 +123,7 @@ def failing_once() -> Callable[[], Awaitable[int]]:
     return read
 
 
-def test_shared_answers_are_never_older_than_they_may_be() -> None:
+def test_shared_answers_are_never_too_old() -> None:
     async def check() -> None:
         shared = Shared(failing_once(), for_s=0)
         assert await shared.get() == 1
@@ -142,7 +142,7 @@ def test_old_answers_stay_while_new_ones_are_read() -> None:
     asyncio.run(check())
 
 
-def test_glimpses_wait_for_nothing_but_the_first_answer() -> None:
+def test_try_now_waits_only_for_the_first_answer() -> None:
     async def check() -> None:
         may_end, reads = asyncio.Event(), 0
         may_end.set()
@@ -206,7 +206,7 @@ def test_streams_are_bounded_and_end_with_the_server() -> None:
 
 
 def test_streams_that_begin_at_once_are_bounded_too() -> None:
-    """An answer is counted when its stream begins, which others may have done meanwhile."""
+    """A stream is counted when it begins, and others may begin at the same time."""
 
     async def check() -> None:
         live = Live(period_s=60, most=1)
@@ -251,7 +251,7 @@ async def hourly_row() -> IndexRow:
     ("late_ms", "is_one"),
     [(0, False), (HOUR_MS, False), (2 * HOUR_MS, False), (2 * HOUR_MS + 1, True)],
 )
-def test_missed_is_what_waits_for_two_periods(late_ms: int, is_one: bool) -> None:
+def test_rows_are_missed_after_two_periods(late_ms: int, is_one: bool) -> None:
     row = asyncio.run(hourly_row())
     now_ms = row.run_at_ms + late_ms
     assert is_missed(row, now_ms) is is_one
@@ -259,7 +259,7 @@ def test_missed_is_what_waits_for_two_periods(late_ms: int, is_one: bool) -> Non
     assert [each.level for each in alarms(summary)] == ["ok", "bad" if is_one else "ok"]
 
 
-def test_silence_is_an_alarm() -> None:
+def test_a_silent_index_is_an_alarm() -> None:
     silent = DueSummary(0, has_active=True, has_rows=False, due=0, quarantined=0, oldest=[])
     idle = DueSummary(0, has_active=False, has_rows=False, due=0, quarantined=0, oldest=[])
     assert [each.level for each in alarms(silent)] == ["bad", "ok"]
@@ -308,10 +308,10 @@ def test_meters_count_retention_and_its_failures() -> None:
     asyncio.run(check())
 
 
-def asked(
+def get_answers(
     app: Duly, *questions: tuple[str, dict[str, str]], between: Callable[[], Awaitable[Any]]
 ) -> list[httpx.Response]:
-    """Answers of the dashboard, one after another, with something in between."""
+    """Send requests to the dashboard, and await `between` after each. Return the answers."""
 
     async def ask() -> list[httpx.Response]:
         auth = OperatorAuth(AuthOptions(metrics_token=TOKEN))
@@ -326,30 +326,30 @@ def asked(
     return asyncio.run(ask())
 
 
-async def _idle() -> None:
-    """Nothing in between."""
+async def _do_nothing() -> None:
+    """Do nothing between requests."""
 
 
-def test_probes_answer_everybody_and_name_nobody() -> None:
+def test_probes_need_no_sign_in_and_name_no_users() -> None:
     clock = ManualClock(NOON)
     app = an_app(clock)
     asyncio.run(a_schedule(app, "0 13 * * *"))
-    lives, ready = asked(app, ("/healthz", {}), ("/readyz", {}), between=_idle)
+    lives, ready = get_answers(app, ("/healthz", {}), ("/readyz", {}), between=_do_nothing)
     assert (lives.status_code, lives.json()) == (200, {"status": "ok"})
     checks = {"store": "ok", "silent_index": "ok", "missed_runs": "ok"}
     assert (ready.status_code, ready.json()) == (200, {"status": "ok", "checks": checks})
     clock.advance(days=4)
-    (late,) = asked(app, ("/readyz", {}), between=_idle)
+    (late,) = get_answers(app, ("/readyz", {}), between=_do_nothing)
     assert (late.status_code, late.json()["checks"]["missed_runs"]) == (503, "bad")
     assert "ada" not in late.text
     asyncio.run(app.store.remove(ScheduleKey("crm", "user:ada", "digest")))
-    (silent,) = asked(app, ("/readyz", {}), between=_idle)
+    (silent,) = get_answers(app, ("/readyz", {}), between=_do_nothing)
     assert (silent.status_code, silent.json()["checks"]["silent_index"]) == (503, "bad")
 
 
-def test_store_that_does_not_answer_is_not_ready() -> None:
+def test_readiness_fails_when_the_store_does_not_answer() -> None:
     app = Duly("postgresql://nobody@127.0.0.1:1/nothing")
-    (answer,) = asked(app, ("/readyz", {}), between=_idle)
+    (answer,) = get_answers(app, ("/readyz", {}), between=_do_nothing)
     assert (answer.status_code, answer.json()["checks"]) == (503, {"store": "bad"})
 
 
@@ -380,11 +380,11 @@ def test_lateness_is_observed_once() -> None:
 def test_metrics_need_a_token() -> None:
     app = an_app(ManualClock(NOON))
     wrong = {"Authorization": "Bearer wrong"}
-    answers = asked(app, ("/metrics", {}), ("/metrics", wrong), between=_idle)
+    answers = get_answers(app, ("/metrics", {}), ("/metrics", wrong), between=_do_nothing)
     assert [each.status_code for each in answers] == [401, 401]
 
 
-def test_metrics_tell_what_is_stored_and_done() -> None:
+def test_metrics_count_stored_data_and_work_done() -> None:
     clock = ManualClock(NOON)
     app = an_app(clock)
 
@@ -396,7 +396,7 @@ def test_metrics_tell_what_is_stored_and_done() -> None:
 
     asyncio.run(prepare())
     right = {"Authorization": f"Bearer {TOKEN}"}
-    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    (answer,) = get_answers(app, ("/metrics", right), between=_do_nothing)
     lines = set(answer.text.splitlines())
     assert {
         "duly_up 1.0",
@@ -419,8 +419,8 @@ def test_metrics_tell_what_is_stored_and_done() -> None:
     } <= lines
 
 
-def test_coverage_is_of_what_should_have_run() -> None:
-    """One of twelve times ran, because nobody worked: neither planner nor process noticed."""
+def test_coverage_counts_what_should_have_run() -> None:
+    """One of twelve times ran, because no worker ran. No process has reported the others."""
     clock = ManualClock(NOON)
     app = an_app(clock)
 
@@ -433,7 +433,7 @@ def test_coverage_is_of_what_should_have_run() -> None:
 
     asyncio.run(prepare())
     right = {"Authorization": f"Bearer {TOKEN}"}
-    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    (answer,) = get_answers(app, ("/metrics", right), between=_do_nothing)
     lines = answer.text.splitlines()
     assert 'duly_occurrences{flow="crm",outcome="missed"} 11.0' in lines
     assert 'duly_occurrences{flow="crm",outcome="succeeded"} 1.0' in lines
@@ -449,8 +449,8 @@ def test_flows_beyond_a_hundred_share_a_label() -> None:
     assert rest.value == 4
 
 
-def test_next_fires_name_what_is_planned_already() -> None:
-    """A schedule that fires every five seconds fires next in five seconds, not in a minute."""
+def test_next_fires_include_planned_occurrences() -> None:
+    """A schedule that fires every five seconds is next due in five seconds, not in a minute."""
 
     async def check() -> None:
         clock = ManualClock(NOON)
@@ -469,7 +469,7 @@ def test_next_fires_name_what_is_planned_already() -> None:
     asyncio.run(check())
 
 
-def test_a_count_that_stopped_says_so_and_the_backlog_goes_on() -> None:
+def test_capped_counts_are_marked_and_the_backlog_is_not_capped() -> None:
     app = an_app(ManualClock(NOON))
 
     async def check() -> None:
@@ -478,7 +478,7 @@ def test_a_count_that_stopped_says_so_and_the_backlog_goes_on() -> None:
 
     asyncio.run(check())
     right = {"Authorization": f"Bearer {TOKEN}"}
-    (answer,) = asked(app, ("/metrics", right), between=_idle)
+    (answer,) = get_answers(app, ("/metrics", right), between=_do_nothing)
     assert {
         'duly_jobs{state="queued"} 10000.0',
         'duly_jobs_capped{state="queued"} 1.0',

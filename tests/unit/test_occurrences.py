@@ -1,4 +1,4 @@
-"""Index rows: where they begin, how they advance, and what one bad row may not do to others."""
+"""Tests of index rows: the first row, how rows advance, and isolation of bad rows."""
 
 import json
 from dataclasses import replace
@@ -54,7 +54,7 @@ def row_of(trigger: Trigger, after_ms: int = NOW_MS, **fields: Any) -> IndexRow:
     return row
 
 
-# Where a row begins.
+# The first row of a schedule.
 
 
 def test_the_row_of_a_schedule() -> None:
@@ -99,7 +99,7 @@ def test_without_a_next_time_there_is_no_row(without: Schedule) -> None:
     assert index_row(without, NOW_MS) is None
 
 
-def test_a_time_whose_run_time_is_still_to_come_is_next() -> None:
+def test_a_time_whose_run_time_is_in_the_future_is_next() -> None:
     spread = cron("0 7 * * *", spread=timedelta(hours=2))
     offset = row_of(spread).run_at_ms - row_of(spread).nominal_ms
     assert 0 < offset < 2 * HOUR
@@ -128,7 +128,7 @@ SECONDS = NOW_MS // 1_000
         (True, NOW_MS),
     ],
 )
-def test_times_that_are_no_milliseconds_are_refused(nominal_ms: Any, run_at_ms: Any) -> None:
+def test_times_not_in_milliseconds_are_refused(nominal_ms: Any, run_at_ms: Any) -> None:
     with pytest.raises(InvalidInput, match="not seconds"):
         IndexRow(ScheduleId("s"), "mail", "user:u", "n", "{}", nominal_ms, run_at_ms)
 
@@ -151,7 +151,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("later", "missed", "following"), TABLE)
-def test_a_row_goes_past_now_and_counts_what_it_missed(
+def test_a_row_advances_past_now_and_counts_missed_times(
     later: int, missed: int, following: int
 ) -> None:
     (move,) = advance([AT_NOW], NOW_MS + later)
@@ -159,12 +159,12 @@ def test_a_row_goes_past_now_and_counts_what_it_missed(
     assert move == Advance(AT_NOW.schedule_id, expected, expected, None, missed)
 
 
-def test_a_claim_ahead_of_time_goes_one_on() -> None:
+def test_a_claim_ahead_of_time_advances_by_one() -> None:
     (move,) = advance([AT_NOW], NOW_MS - HOUR)
     assert (move.nominal_ms, move.missed) == (NOW_MS + HOUR, 0)
 
 
-def test_the_spread_stays_what_it_is() -> None:
+def test_the_spread_does_not_change() -> None:
     row = row_of(every(hours=1, start_at=NOW, spread=600))
     offset = row.run_at_ms - row.nominal_ms
     (move,) = advance([row], row.run_at_ms + HOUR - 1)
@@ -266,7 +266,7 @@ OBJECTS = st.fixed_dictionaries(
 
 
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(), max_size=4))
-def test_nothing_that_is_stored_stops_the_batch(texts: list[str]) -> None:
+def test_no_stored_text_stops_the_batch(texts: list[str]) -> None:
     rows = [replace(AT_NOW, trigger=text) for text in texts]
     for move, row in zip(advance(rows, NOW_MS + 1), rows, strict=True):
         assert move.schedule_id == row.schedule_id
@@ -292,7 +292,7 @@ TRIGGERS = st.sampled_from(
 
 
 def model(row: IndexRow, now_ms: int) -> tuple[int | None, int, int | None]:
-    """Next nominal time, how many were missed, runs left: one step after another."""
+    """Return the next nominal time, the number missed, and the runs left, step by step."""
     trigger, offset = trigger_of(row.trigger), row.run_at_ms - row.nominal_ms
     times: list[int] = []
     found = trigger.next_after_ms(row.nominal_ms)

@@ -1,4 +1,4 @@
-"""Once: one time, then finished."""
+"""Tests of `once`: one time, then finished."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ MS = timedelta(milliseconds=1)
         (EVE - MS, EVE),
         (EVE, None),
         (EVE + MS, None),
-        (EVE + timedelta(days=364, hours=23), None),  # the year after, it does not come again
+        (EVE + timedelta(days=364, hours=23), None),  # it does not fire again a year later
     ],
 )
 def test_one_time(asked: datetime, expected: datetime | None) -> None:
@@ -102,7 +102,7 @@ FOLD = "2026-10-25T02:30"
         datetime(2026, 12, 24, 18),  # noqa: DTZ001
     ],
 )
-def test_a_local_time_is_read_on_the_wall_of_its_zone(at: Any) -> None:
+def test_a_local_time_is_read_in_its_zone(at: Any) -> None:
     trigger = once(at, tz=BERLIN)
     assert (trigger.tz, trigger.at) == (BERLIN, EVE)
     assert trigger.next_after(EVE - MS) == EVE

@@ -1,4 +1,4 @@
-"""Operators: how they are named, let in, kept out and remembered."""
+"""Tests of operators: settings, passwords, sessions, sign-in links and rate limits."""
 
 import asyncio
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_operators_are_read_from_the_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("ada", "name:role:hash"),
         ("ada:operator:", "name:role:hash"),
@@ -64,8 +64,8 @@ def test_operators_are_read_from_the_settings() -> None:
         (f":operator:{HASH}", "operator"),
     ],
 )
-def test_bad_operators_are_refused(text: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_bad_operators_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         parse_operators(text)
 
 
@@ -98,11 +98,11 @@ def test_only_the_right_password_finds_its_operator() -> None:
         ("", False),
     ],
 )
-def test_loopback_is_known(host: str, is_one: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, is_one: bool) -> None:
     assert is_loopback(host) is is_one
 
 
-def test_open_doors_are_for_this_machine_only() -> None:
+def test_access_without_sign_in_is_for_this_machine_only() -> None:
     assert OperatorAuth(AuthOptions(development_host="127.0.0.1")).is_open
     with pytest.raises(InvalidInput, match="this machine only"):
         AuthOptions(development_host="0.0.0.0")  # noqa: S104
@@ -151,7 +151,7 @@ def test_sessions_end() -> None:
     assert auth.read(cookie) is None
 
 
-def test_sessions_cannot_be_made_up() -> None:
+def test_sessions_cannot_be_forged() -> None:
     auth, _ = an_auth()
     cookie = auth.begin(ADA)
     body, _, signature = cookie.rpartition(".")
@@ -196,7 +196,7 @@ def test_developer_sessions_end_with_development() -> None:
     assert strict.read(cookie) is None
 
 
-def test_link_signs_in_once_and_not_for_ever() -> None:
+def test_link_signs_in_once_and_expires() -> None:
     auth, clock = an_auth(operators=())
     guest = Operator("demo", "operator")
     token = auth.make_link_token(guest)
@@ -209,7 +209,7 @@ def test_link_signs_in_once_and_not_for_ever() -> None:
     assert auth.use_link_token(late) is None
 
 
-def test_failures_make_wait() -> None:
+def test_failed_sign_ins_cause_a_wait() -> None:
     async def check() -> None:
         auth, clock = an_auth()
         for _ in range(FAILURES):
@@ -225,14 +225,14 @@ def test_failures_make_wait() -> None:
     asyncio.run(check())
 
 
-def test_failures_at_the_same_time_make_wait_too() -> None:
+def test_concurrent_failed_sign_ins_cause_a_wait() -> None:
     auth, clock = an_auth()
 
     async def guess() -> None:
         guesses = (auth.sign_in("ada", f"wrong-{n}", f"10.0.0.{n}") for n in range(15))
         answers = await asyncio.gather(*guesses)
         checked = [each for each in answers if each is None]
-        # One that fails beside the last one may be under way.
+        # Another failed attempt may still be running.
         assert FAILURES <= len(checked) <= FAILURES + 1
         assert answers.count(Wait(WINDOW_S)) == 15 - len(checked)
         clock.advance(seconds=WINDOW_S)
@@ -241,7 +241,7 @@ def test_failures_at_the_same_time_make_wait_too() -> None:
     asyncio.run(guess())
 
 
-def test_a_long_line_is_sent_away() -> None:
+def test_too_many_waiting_sign_ins_are_refused() -> None:
     auth, _ = an_auth()
 
     async def crowd() -> None:
@@ -276,7 +276,7 @@ def test_forms_belong_to_a_session() -> None:
         ({"sec-fetch-site": "same-site"}, False),
     ],
 )
-def test_other_sites_are_known(headers: dict[str, str], is_same: bool) -> None:
+def test_requests_from_other_sites_are_recognized(headers: dict[str, str], is_same: bool) -> None:
     assert csrf.is_same_origin(headers) is is_same
 
 
@@ -293,5 +293,5 @@ def test_other_sites_are_known(headers: dict[str, str], is_same: bool) -> None:
         ("/sign-out", "/"),
     ],
 )
-def test_ways_back_stay_here(text: str | None, path: str) -> None:
+def test_redirects_stay_on_this_site(text: str | None, path: str) -> None:
     assert own_path(text) == path

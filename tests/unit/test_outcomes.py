@@ -1,4 +1,4 @@
-"""Outcomes: the transition each one means, and what becomes of a job that was lost."""
+"""Tests of outcomes: the transition for each one, and for lost jobs."""
 
 from types import SimpleNamespace
 
@@ -55,9 +55,7 @@ def test_success(is_charged: bool, charge: int) -> None:
 
 @pytest.mark.parametrize(("is_charged", "charge"), [(False, 1), (True, 0)])
 @pytest.mark.parametrize(("timed_out", "status"), [(False, "failed"), (True, "timed_out")])
-def test_failure_is_tried_again(
-    is_charged: bool, charge: int, timed_out: bool, status: str
-) -> None:
+def test_failed_job_is_retried(is_charged: bool, charge: int, timed_out: bool, status: str) -> None:
     failed = Failed("no luck", timed_out=timed_out)
     finish = decide(leased(1), failed, is_charged=is_charged)
     assert finish == (
@@ -103,7 +101,7 @@ def test_cancelled(is_charged: bool, charge: int) -> None:
 
 
 @pytest.mark.parametrize(("is_charged", "charge"), [(False, 0), (True, -1)])
-def test_release_gives_back_what_was_paid(is_charged: bool, charge: int) -> None:
+def test_release_refunds_the_charge(is_charged: bool, charge: int) -> None:
     finish = decide(leased(1), Released("stopping"), is_charged=is_charged)
     assert finish == Finish(JOB, 4, JobState.QUEUED, "released", charge, error="stopping")
 
@@ -116,7 +114,7 @@ def test_release_gives_back_what_was_paid(is_charged: bool, charge: int) -> None
     st.integers(1, 9),
     st.integers(0, 3),
 )
-def test_every_outcome_is_a_way_of_the_table(
+def test_every_outcome_is_in_the_transition_table(
     outcome: Outcome, attempts: int, most: int, careful: int
 ) -> None:
     finish = decide(leased(attempts, most, careful), outcome)
@@ -154,7 +152,7 @@ def test_jitter_takes_at_most_half(attempts: int, chance: float, first_ms: int) 
     assert full_ms / 2 <= delay_ms <= full_ms <= 10**7
 
 
-def test_jitter_is_the_caller_s_chance() -> None:
+def test_jitter_comes_from_the_caller() -> None:
     policy = RetryPolicy(9, "fixed", 1_000)
     delays = [
         decide(leased(retry=policy), Failed("x"), chance).delay_ms for chance in (0.0, 0.5, 0.9)
@@ -205,7 +203,7 @@ def test_losses(
 
 
 def test_an_older_claim_does_not_hide_a_start() -> None:
-    """A claim that did not say so counts as started: it must not be repeated."""
+    """A claim not recorded as unstarted counts as started, so the job must not be repeated."""
     job = SimpleNamespace(
         start_mode=ONCE, attempts=1, max_attempts=1, cancel_asked=False, fence=5, unstarted=4
     )

@@ -1,4 +1,4 @@
-"""Turns and lateness: tables written by hand, and what holds for any line of jobs."""
+"""Tests of overlap and misfires: tables written by hand, and properties of any line of jobs."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ OVERLAPS: list[Overlap] = ["skip", "buffer_one", "cancel_running"]
 
 
 def asking(text: str, overlap: Overlap) -> list[Asking]:
-    """`a b+` are two jobs, of which b waits."""
+    """Return jobs from text: `a b+` are two jobs, of which b always waits."""
     return [
         Asking(JobId(each.rstrip("+")), "waits" if each.endswith("+") else "asks", overlap)
         for each in text.split()
     ]
 
 
-def told(turns: OverlapDecision) -> str:
-    """Who holds the marker (new: *), who is in line, who is skipped, and whether it cancels."""
+def as_text(turns: OverlapDecision) -> str:
+    """Return a decision as `holder (new: *) | in line | skipped`, and the job it cancels."""
     holder = f"{turns.holder}{'*' * turns.is_new}"
     cancels = f" cancels {turns.cancels}" if turns.cancels else ""
     return f"{holder} | {' '.join(turns.in_line)} | {' '.join(turns.skipped)}{cancels}"
 
 
-# Overlap policy, holder, who stands in line, who asks; then holder | in line | skipped.
+# Overlap policy, holder, jobs in line, new jobs; then holder | in line | skipped.
 TABLE: list[tuple[Overlap, str | None, str, str, str]] = [
     ("skip", None, "", "", "None |  | "),
     ("skip", None, "", "a", "a* |  | "),
@@ -44,14 +44,14 @@ TABLE: list[tuple[Overlap, str | None, str, str, str]] = [
     ("buffer_one", None, "", "a b c", "a* | b | c"),
     ("buffer_one", "h", "", "a b", "h | a | b"),
     ("buffer_one", "h", "x", "a", "h |  | a"),
-    # What waits takes nobody's place, and needs none.
+    # Jobs that always wait take no place in the buffer.
     ("buffer_one", "h", "x+", "a b", "h | a | b"),
     ("buffer_one", "h", "x", "a+ b", "h | a | b"),
     ("cancel_running", None, "", "a", "a* |  | "),
-    # At the same moment they go as one after another: nobody has begun, so the newest runs.
+    # Jobs due together are handled one after another. None has begun, so the newest runs.
     ("cancel_running", None, "", "a b", "b* |  | a"),
     ("cancel_running", None, "", "a b c", "c* |  | a b"),
-    # What waits is never skipped: neither before, nor between, nor after them.
+    # Jobs that always wait are never skipped, wherever they are in the order.
     ("cancel_running", None, "", "a+ b", "a* | b | "),
     ("cancel_running", None, "", "a+ b c", "a* | c | b"),
     ("cancel_running", None, "", "a b+ c", "b* | c | a"),
@@ -66,15 +66,15 @@ TABLE: list[tuple[Overlap, str | None, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("overlap", "holder", "line", "asks", "expected"), TABLE)
-def test_the_table_of_turns(
+def test_the_table_of_overlap(
     overlap: Overlap, holder: str | None, line: str, asks: str, expected: str
 ) -> None:
     given_holder = None if holder is None else JobId(holder)
     turns = decide_overlap(asking(asks, overlap), given_holder, asking(line, overlap))
-    assert told(turns) == expected
+    assert as_text(turns) == expected
 
 
-def test_the_reasons_name_the_job_in_the_way() -> None:
+def test_the_reasons_name_the_blocking_job() -> None:
     turns = decide_overlap(asking("a b", "skip"), None)
     assert turns.skipped == {"b": "job a had not ended"}
     turns = decide_overlap(asking("a", "cancel_running"), JobId("h"), asking("x", "cancel_running"))
@@ -82,9 +82,9 @@ def test_the_reasons_name_the_job_in_the_way() -> None:
 
 
 def test_each_job_goes_by_its_own_policy() -> None:
-    """Extras outlive an edit, so a line may be of several minds."""
+    """Extra runs outlive an edit, so jobs in one line may have different policies."""
     mixed = [Asking(JobId("a"), "asks", "skip"), Asking(JobId("b"), "asks", "buffer_one")]
-    assert told(decide_overlap(mixed, JobId("h"))) == "h | b | a"
+    assert as_text(decide_overlap(mixed, JobId("h"))) == "h | b | a"
 
 
 WAITING_RUNS: st.SearchStrategy[Turn] = st.sampled_from(["asks", "waits"])
@@ -93,31 +93,31 @@ NAMES = [JobId(name) for name in "abcdefghij"]
 
 @st.composite
 def lines(draw: st.DrawFn) -> tuple[list[Asking], JobId | None, list[Asking]]:
-    """Who asks, who holds, and who stands in line, if anybody holds."""
+    """Draw new jobs, a holder or none, and the jobs in line behind a holder."""
     overlap = draw(st.sampled_from(OVERLAPS))
     turns: list[Turn] = draw(st.lists(WAITING_RUNS, max_size=len(NAMES)))
     jobs = [Asking(name, turn, overlap) for name, turn in zip(NAMES, turns, strict=False)]
     holder = draw(st.none() | st.just(JobId("h")))
     standing = 0 if holder is None else draw(st.integers(0, len(jobs)))
     line = jobs[:standing]
-    # Of a line that these rules made, one at most asks.
+    # A line made by these rules has at most one job that asks.
     asks = [job for job in line if job.turn == "asks"]
     line = [job for job in line if job not in asks[1:]]
     return jobs[standing:], holder, line
 
 
 @given(lines())
-def test_every_job_has_one_fate(
+def test_every_job_has_one_result(
     drawn: tuple[list[Asking], JobId | None, list[Asking]],
 ) -> None:
     asks, holder, line = drawn
     turns = decide_overlap(asks, holder, line)
-    fates: list[JobId] = [*turns.in_line, *(each for each in turns.skipped)]
+    decided: list[JobId] = [*turns.in_line, *(each for each in turns.skipped)]
     if turns.is_new and turns.holder is not None:
-        fates.append(turns.holder)
+        decided.append(turns.holder)
     stood = {each.job_id for each in line}
-    assert sorted(each for each in fates if each not in stood) == sorted(j.job_id for j in asks)
-    assert len(fates) == len(set(fates))
+    assert sorted(each for each in decided if each not in stood) == sorted(j.job_id for j in asks)
+    assert len(decided) == len(set(decided))
     assert set(turns.in_line).isdisjoint(stood)
 
 
@@ -132,8 +132,8 @@ def test_a_marker_has_one_holder(drawn: tuple[list[Asking], JobId | None, list[A
 
 
 @given(st.sampled_from(OVERLAPS), st.integers(1, len(NAMES)))
-def test_at_once_is_as_one_after_another(overlap: Overlap, count: int) -> None:
-    """Of jobs that nobody begins meanwhile: it does not matter how many a planner finds."""
+def test_jobs_at_once_are_decided_like_one_after_another(overlap: Overlap, count: int) -> None:
+    """Unless a job begins in between, it does not matter how many jobs a planner finds at once."""
     asks = [Asking(name, "asks", overlap, ms) for ms, name in enumerate(NAMES[:count])]
     holder: JobId | None = None
     line: list[Asking] = []
@@ -147,20 +147,20 @@ def test_at_once_is_as_one_after_another(overlap: Overlap, count: int) -> None:
 
 
 def test_older_run_never_stops_a_newer_one() -> None:
-    """Two workers promote two jobs at once, and the newer one's is done first."""
+    """Two workers promote two jobs at once, and the newer job is promoted first."""
     older = Asking(JobId("a"), "asks", "cancel_running", 5)
     newer = Asking(JobId("b"), "asks", "cancel_running", 6)
     turns = decide_overlap([older], JobId("b"), held_at_ms=6)
-    assert (told(turns), list(turns.skipped.values())) == ("b |  | a", ["job b came after it"])
+    assert (as_text(turns), list(turns.skipped.values())) == ("b |  | a", ["job b came after it"])
     turns = decide_overlap([older], JobId("h"), [newer], held_at_ms=4)
-    assert (told(turns), list(turns.skipped.values())) == ("h |  | a", ["job b came after it"])
-    assert told(decide_overlap([newer], JobId("a"), held_at_ms=5)) == "a | b |  cancels a"
-    # A holder that waited for its turn is late in any case, and says nothing of its time.
-    assert told(decide_overlap([older], JobId("h"), held_at_ms=None)) == "h | a |  cancels h"
+    assert (as_text(turns), list(turns.skipped.values())) == ("h |  | a", ["job b came after it"])
+    assert as_text(decide_overlap([newer], JobId("a"), held_at_ms=5)) == "a | b |  cancels a"
+    # A holder that waited is late in any case, so its time is not compared.
+    assert as_text(decide_overlap([older], JobId("h"), held_at_ms=None)) == "h | a |  cancels h"
 
 
 @given(lines())
-def test_one_at_most_asks_in_a_line(
+def test_at_most_one_job_in_line_asks(
     drawn: tuple[list[Asking], JobId | None, list[Asking]],
 ) -> None:
     asks, holder, line = drawn
@@ -178,14 +178,16 @@ def test_one_at_most_asks_in_a_line(
 
 
 @given(lines())
-def test_who_waits_is_never_skipped(drawn: tuple[list[Asking], JobId | None, list[Asking]]) -> None:
+def test_waiting_jobs_are_never_skipped(
+    drawn: tuple[list[Asking], JobId | None, list[Asking]],
+) -> None:
     asks, holder, line = drawn
     turns = decide_overlap(asks, holder, line)
     waiting = {each.job_id for each in (*asks, *line) if each.turn == "waits"}
     assert waiting.isdisjoint(turns.skipped)
 
 
-# Minutes ago of each job, oldest first (+: it waits); the policy; minutes ago of the missed.
+# Age of each job in minutes, oldest first (+: always waits); the policy; ages of missed jobs.
 GRACE = {"grace_ms": 5 * MINUTE_MS}
 LATE: list[tuple[str, dict[str, Any], str]] = [
     ("", {}, ""),
@@ -194,10 +196,10 @@ LATE: list[tuple[str, dict[str, Any], str]] = [
     ("6", {}, ""),
     ("7 6", {}, "7"),
     ("9 8 7 6", {}, "9 8 7"),
-    # One that is on time runs instead of the latest misfire.
+    # A job that is on time runs instead of the latest misfire.
     ("9 8 5", {}, "9 8"),
     ("6 0", {}, "6"),
-    # What waits is neither late nor on time.
+    # Jobs that always wait are neither late nor on time.
     ("9 8 0+", {}, "9"),
     ("9+ 8+", {}, ""),
     ("9+ 8 7", {}, "8"),
@@ -253,7 +255,7 @@ AGES = st.lists(
 
 
 @given(AGES, MISFIRES, st.sampled_from([0, MINUTE_MS, 10 * MINUTE_MS]))
-def test_who_is_not_missed_is_kept(
+def test_jobs_are_missed_or_kept(
     ages: list[tuple[int, Turn | None]], misfire: Misfire, grace_ms: int
 ) -> None:
     jobs = [
@@ -266,6 +268,6 @@ def test_who_is_not_missed_is_kept(
     assert missed <= late
     most = {"skip": 0, "run_once": 1, "catch_up": misfire.limit}[misfire.kind]
     assert len(late - missed) <= most
-    # The newest are kept: nobody who is missed is younger than a misfire that runs.
+    # The newest are kept: no missed job is newer than a misfire that runs.
     age = {job.job_id: NOW_MS - job.run_at_ms for job in jobs}
     assert all(age[one] >= age[other] for one in missed for other in late - missed)

@@ -1,4 +1,4 @@
-"""JSON forms: written and read back, what people may write instead, and what is refused."""
+"""Tests of JSON forms of triggers: round trips, accepted input forms, and refusals."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -144,12 +144,12 @@ AS_PEOPLE_WRITE: list[tuple[object, Trigger]] = [
 
 
 @pytest.mark.parametrize(("form", "expected"), AS_PEOPLE_WRITE)
-def test_what_people_write(form: object, expected: Trigger) -> None:
+def test_accepted_input_forms(form: object, expected: Trigger) -> None:
     assert parse_trigger(form) == expected
 
 
 def test_one_call_for_all_kinds() -> None:
-    """Each gives the next occurrence after an instant, from one field `kind`."""
+    """Each kind is selected by the field `kind` and gives the next time after an instant."""
     found = {
         Cron: parse_trigger({"kind": "cron", "expression": "0 9 * * *"}),
         Every: parse_trigger({"kind": "every", "hours": 9, "start_at": "2026-01-01T00:00Z"}),
@@ -166,7 +166,7 @@ EVERY = {"kind": "every", "minutes": 15}
 ONCE = {"kind": "once", "at": "2026-12-24T18:00:00+01:00"}
 WEEKLY = {"kind": "weekly", "days": {"mon": "09:00"}}
 BAD: list[tuple[object, str, str]] = [
-    # A field of another kind, or of none, is never silently left out.
+    # Unknown fields and fields of another kind are never ignored.
     ({**CRON, "tmezone": "Asia/Tokyo"}, "field", "tmezone"),
     ({**CRON, "minutes": 15}, "field", "minutes"),
     ({**CRON, "interval_ms": 900_000}, "field", "interval_ms"),
@@ -256,9 +256,7 @@ def test_known_fields_are_named() -> None:
         ("{}", "kind", "None"),
     ],
 )
-def test_later_versions_and_kinds_are_left_to_those_who_know_them(
-    form: object, field: str, text: str
-) -> None:
+def test_later_versions_and_unknown_kinds_are_refused(form: object, field: str, text: str) -> None:
     with pytest.raises(UnknownTrigger) as caught:
         parse_trigger(form)
     assert (caught.value.field, caught.value.text) == (field, text)

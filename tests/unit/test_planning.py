@@ -1,4 +1,4 @@
-"""Plans: the window, the grace, each policy, runs left, and long outages."""
+"""Tests of plans: the window, the grace, each policy, runs left, and long outages."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ PLANNED, MISSED = OccurrenceState.PLANNED, OccurrenceState.MISSED
 
 
 def row_of(trigger: Trigger, policies: Policies | None = None, **fields: Any) -> IndexRow:
-    """The row at the trigger's first time from NOW on."""
+    """Return the row at the first time of a trigger from NOW on."""
     nominal = trigger.next_after_ms(NOW_MS - 1)
     assert nominal is not None
     values: dict[str, Any] = {
@@ -44,7 +44,7 @@ def row_of(trigger: Trigger, policies: Policies | None = None, **fields: Any) ->
 
 
 def planned(row: IndexRow, later_ms: int, ahead_ms: int = MINUTE) -> Plan:
-    """The plan of a row some time after NOW, by both ways there are."""
+    """Return the plan of a row some time after NOW; `plan` and `plan_many` must agree."""
     now_ms = NOW_MS + later_ms
     made = plan(row, now_ms, now_ms + ahead_ms, policies_of(row.policies))
     assert plan_many([row], now_ms, now_ms + ahead_ms) == [made]
@@ -52,12 +52,12 @@ def planned(row: IndexRow, later_ms: int, ahead_ms: int = MINUTE) -> Plan:
 
 
 def runs(made: Plan) -> list[int]:
-    """Nominal times that run, since NOW."""
+    """Return the nominal times that run, since NOW."""
     return [each.nominal_ms - NOW_MS for each in made.occurrences if each.state is PLANNED]
 
 
 def missed(made: Plan) -> list[tuple[int, int, int]]:
-    """Swallowed runs of times, since NOW."""
+    """Return the ranges of missed times, since NOW."""
     return [
         (each.nominal_ms - NOW_MS, each.until_ms - NOW_MS, each.count)
         for each in made.occurrences
@@ -88,13 +88,13 @@ def test_the_window_ends_with_the_look_ahead(later: int, expected: list[int]) ->
 
 
 def test_all_times_of_the_window_are_made() -> None:
-    """B13: an interval shorter than the planner's period keeps up."""
+    """B13: an interval shorter than the period of the planner does not fall behind."""
     made = planned(row_of(every(seconds=5, start_at=NOW)), 0)
     assert runs(made) == [5 * SECOND * k for k in range(13)]
     assert following(made) == 65 * SECOND
 
 
-def test_a_row_makes_so_many_and_stays_due() -> None:
+def test_a_row_plans_up_to_the_limit_and_stays_due() -> None:
     row = row_of(every(seconds=1, start_at=NOW))
     made = planned(row, 0, ahead_ms=HOUR)
     assert runs(made) == [SECOND * k for k in range(MAX_PLANNED)]
@@ -104,7 +104,7 @@ def test_a_row_makes_so_many_and_stays_due() -> None:
     assert runs(planned(rest, 0, ahead_ms=HOUR))[0] == SECOND * MAX_PLANNED
 
 
-def test_start_and_end_are_the_triggers() -> None:
+def test_start_and_end_come_from_the_trigger() -> None:
     ending = every(hours=1, start_at=NOW, end_at=NOW + timedelta(hours=1))
     made = planned(row_of(ending), HOUR, ahead_ms=DAY)
     assert (missed(made), runs(made), following(made)) == ([(0, 0, 1)], [HOUR], None)
@@ -141,7 +141,7 @@ def test_the_grace_begins_at_the_run_time() -> None:
 @pytest.mark.parametrize("kind", ["run_once", "skip", "catch_up"])
 @pytest.mark.parametrize("later", [-MINUTE, 0, 1, MINUTE])
 def test_on_time_always_runs(kind: Any, later: int) -> None:
-    """B72: a schedule that skips misfires is not a schedule that never runs."""
+    """B72: a schedule that skips misfires still runs when it is on time."""
     made = planned(row_of(HOURLY, Policies(misfire=Misfire(kind))), later)
     (only,) = made.occurrences
     assert (only.state, only.run_at_ms, only.reason) == (PLANNED, NOW_MS, None)
@@ -172,7 +172,7 @@ def test_a_misfire_is_later_than_its_grace(grace_ms: int, later: int, late: int)
 def test_an_hour_of_outage(
     misfire: Misfire, swallowed: tuple[int, int, int] | None, late: list[int]
 ) -> None:
-    """R243 to R245, B20, B40, B73, C18: decided once, in the row's one plan; then ahead."""
+    """R243 to R245, B20, B40, B73, C18: one plan decides on the outage; later ones plan ahead."""
     made = planned(row_of(MINUTELY, Policies(misfire=misfire)), 60 * MINUTE + 30_000, 0)
     assert [ms // MINUTE for ms in runs(made)] == [*late, 60]  # the last is on time
     expected = [] if swallowed is None else [swallowed]
@@ -185,30 +185,30 @@ def test_an_hour_of_outage(
 @pytest.mark.parametrize(
     ("later", "ahead", "swallowed", "ran"),
     [
-        # The third hour is on time and has come: it is the one that runs.
+        # The third hour is on time and due, so it runs.
         (3 * HOUR, 0, (0, 2, 3), [(3, None)]),
         (3 * HOUR + MINUTE, 0, (0, 2, 3), [(3, None)]),
-        # It is late itself: the latest misfire runs.
+        # It is late too, so the latest misfire runs.
         (3 * HOUR + MINUTE + 1, 0, (0, 2, 3), [(3, "run_once")]),
-        # It is on time and still to come: a misfire does not wait for it.
+        # It is on time but not due yet; a misfire does not wait for it.
         (3 * HOUR - 1, 0, (0, 1, 2), [(2, "run_once")]),
         (3 * HOUR - 1, MINUTE, (0, 1, 2), [(2, "run_once"), (3, None)]),
-        # One alone is late, and the next has come.
+        # Only one is late, and the next one is due.
         (HOUR, 0, (0, 0, 1), [(1, None)]),
     ],
 )
 def test_run_once_runs_one(
     later: int, ahead: int, swallowed: tuple[int, int, int], ran: list[tuple[int, str | None]]
 ) -> None:
-    """R243: after an outage one occurrence runs and not two, the one that is on time if any is."""
+    """R243: after an outage one occurrence runs, not two. It is the one on time if there is one."""
     made = planned(row_of(HOURLY), later, ahead)
     assert [(a // HOUR, b // HOUR, n) for a, b, n in missed(made)] == [swallowed]
     jobs = [each for each in made.occurrences if each.state is PLANNED]
     assert [((each.nominal_ms - NOW_MS) // HOUR, each.reason) for each in jobs] == ran
 
 
-def test_run_once_goes_by_the_run_time() -> None:
-    """A nominal time that has come is not due before its spread has passed."""
+def test_run_once_uses_the_run_time() -> None:
+    """A nominal time in the past is not due before its run time, which includes the spread."""
     row, offset = row_of(SPREAD), SPREAD.offset_ms
     assert runs(planned(row, HOUR + offset - 1, 0)) == [0]
     assert runs(planned(row, HOUR + offset, 0)) == [HOUR]
@@ -260,7 +260,7 @@ def test_runs_are_charged_when_planned(
         (Misfire("catch_up", limit=3), 9, [7, 8, 9, 10], 5),
     ],
 )
-def test_missed_times_cost_no_run(
+def test_missed_times_are_not_charged(
     misfire: Misfire, runs_left: int, expected: list[int], left: int
 ) -> None:
     row = row_of(HOURLY, Policies(misfire=misfire), runs_left=runs_left)
@@ -300,10 +300,10 @@ def test_other_rules_are_counted_up_to_a_limit() -> None:
     ids=lambda each: each.expression,
 )
 @pytest.mark.parametrize("limit", [1, 10, 1_000])
-def test_the_newest_are_found_without_listing_all(trigger: Trigger, limit: int) -> None:
+def test_the_newest_times_are_found_without_listing_all(trigger: Trigger, limit: int) -> None:
     policies = Policies(misfire=Misfire("catch_up", limit=limit), grace_ms=0)
     now_ms = NOW_MS + 10 * YEAR + 17 * HOUR
-    # A decade by the second would run into the time limit of a test.
+    # Stepping through a decade by the second would exceed the time limit of the test.
     made = plan(row_of(trigger), now_ms, now_ms, policies)
     swallowed, *late = [each for each in made.occurrences if each.reason == "catch_up"]
     assert (swallowed.state, swallowed.nominal_ms) == (MISSED, row_of(trigger).nominal_ms)
@@ -319,8 +319,8 @@ def test_the_newest_are_found_without_listing_all(trigger: Trigger, limit: int) 
     assert len(late) == limit or oldest_ms > policies.misfire.max_age_ms
 
 
-def test_a_time_off_the_rule_is_a_time() -> None:
-    """After a change of zone data a row may stand where its trigger would not put it."""
+def test_a_row_off_its_rule_is_planned() -> None:
+    """After a change of zone data, a row may have a time that its trigger does not have."""
     row = row_of(HOURLY, nominal_ms=NOW_MS + 5, run_at_ms=NOW_MS + 5)
     assert (runs(planned(row, 0)), following(planned(row, 0))) == ([5], HOUR)
     made = planned(row, 3 * HOUR - 1, 0)

@@ -1,4 +1,4 @@
-"""Rows that cannot be planned: each goes to quarantine, alone, and nothing is raised."""
+"""Tests of rows that cannot be planned: each is quarantined alone, and nothing is raised."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -55,7 +55,7 @@ def test_a_bad_row_is_quarantined_alone(
 
 
 class Selected(NamedTuple):
-    """What a claim may select, unchecked."""
+    """A row as a claim selects it, without validation."""
 
     nominal_ms: int
     schedule_id: ScheduleId = ScheduleId("b")
@@ -66,7 +66,7 @@ class Selected(NamedTuple):
 
 
 @pytest.mark.parametrize("nominal_ms", [-5, END_MS, END_MS + DAY])
-def test_a_time_out_of_range_spoils_no_batch(nominal_ms: int) -> None:
+def test_a_time_out_of_range_does_not_affect_the_batch(nominal_ms: int) -> None:
     first, made, last = plan_many([GOOD, Selected(nominal_ms), GOOD], NOW_MS, NOW_MS)
     assert first == last == plan(GOOD, NOW_MS, NOW_MS, Policies())
     assert made.error
@@ -85,7 +85,7 @@ def test_no_rows_no_plans() -> None:
         Policies(misfire=Misfire("catch_up", limit=3), retry=RetryPolicy(attempts=2), priority=4),
     ],
 )
-def test_policies_come_back_from_their_text(policies: Policies) -> None:
+def test_policies_survive_a_round_trip(policies: Policies) -> None:
     assert policies_of(policies_text(policies)) == policies
 
 

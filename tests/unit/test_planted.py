@@ -1,4 +1,4 @@
-"""Planted faults: every one that is defined is used, and the table counts what a target catches."""
+"""Tests of planted faults: all are used, and the table counts the ones each target catches."""
 
 import inspect
 import pkgutil
@@ -16,7 +16,7 @@ WALKS = "tests/property/test_plan_walk.py"
 
 
 def broken_stores() -> set[type[MemoryStore]]:
-    """Return the broken stores of the conformance tests, without base classes of others."""
+    """Return the broken stores of the conformance tests, without their base classes."""
     names = [each.name for each in pkgutil.iter_modules(conformance.__path__)]
     modules = [import_module(f"tests.conformance.{name}") for name in names if "broken" in name]
     found = {

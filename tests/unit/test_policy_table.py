@@ -1,9 +1,9 @@
-"""Every misfire policy over both clock changes of 2026 in Berlin, expected times written by hand.
+"""Tests of each misfire policy at both clock changes of 2026 in Berlin, worked out by hand.
 
 The planner was down from before the first time until half a minute after the last one listed, so
-the last is on time and all others are misfires; or until `back`, when all of them are. Clocks go
-from 02:00 CET to 03:00 CEST at 01:00 UTC on 29 March, and from 03:00 CEST to 02:00 CET at 01:00 UTC
-on 25 October.
+the last is on time and all others are misfires; or until `back`, so that all are misfires. Clocks
+go from 02:00 CET to 03:00 CEST at 01:00 UTC on 29 March, and from 03:00 CEST to 02:00 CET at 01:00
+UTC on 25 October.
 """
 
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ RULES = {
 
 
 class Case(NamedTuple):
-    """UTC times: what is swallowed as one (first, last, count), what runs, what is next."""
+    """UTC times: the missed range (first, last, count), the times that run, the next time."""
 
     rule: str
     policy: str
@@ -159,7 +159,7 @@ TABLE = [
         ["10-26 01:30"],
         "10-27 01:30",
     ),
-    # The wall shows 00:00, 01:00, 03:00, 04:00: an hour field of * has nothing in the gap.
+    # Local times are 00:00, 01:00, 03:00, 04:00: an hour field of * does not fire in the gap.
     Case(
         "hourly",
         "run_once",
@@ -182,7 +182,7 @@ TABLE = [
         ["03-28 23:00", "03-29 00:00", "03-29 01:00", "03-29 02:00"],
         "03-29 03:00",
     ),
-    # The wall shows 01:00, 02:00, 02:00, 03:00: both folds.
+    # Local times are 01:00, 02:00, 02:00, 03:00: it fires in both folds.
     Case(
         "hourly",
         "run_once",
@@ -205,7 +205,7 @@ TABLE = [
         ["10-24 23:00", "10-25 00:00", "10-25 01:00", "10-25 02:00"],
         "10-25 03:00",
     ),
-    # 02:00 moves to 03:00, where 03:00 is already: one time for the two.
+    # 02:00 moves to 03:00, which is a time of the rule already: one run for both.
     Case(
         "one to four",
         "run_once",
@@ -215,7 +215,7 @@ TABLE = [
     ),
     Case("one to four", "skip", ("03-29 00:00", "03-29 01:00", 2), ["03-29 02:00"], "03-29 23:00"),
     Case("one to four", "two", None, ["03-29 00:00", "03-29 01:00", "03-29 02:00"], "03-29 23:00"),
-    # 02:00 fires in the first fold only, so two hours lie between it and 03:00 CET.
+    # 02:00 fires in the first fold only, so there are two hours until 03:00 CET.
     Case(
         "one to four",
         "run_once",
@@ -231,7 +231,7 @@ TABLE = [
         ["10-25 00:00", "10-25 02:00", "10-25 03:00"],
         "10-26 00:00",
     ),
-    # All are late: the latest runs, be it moved by the gap, or the second of a fold.
+    # All are late, so the latest runs, even if it was moved by a gap or is the second of a fold.
     Case(
         "daily",
         "run_once",
@@ -301,7 +301,7 @@ def row_of(trigger: Trigger, first_ms: int, policies: Policies) -> IndexRow:
 
 
 def planned(case: Case) -> tuple[Plan, int]:
-    """The plan of a case, by both ways there are, and now."""
+    """Return the plan of a case and its time; `plan` and `plan_many` must agree."""
     policies = Policies(misfire=POLICIES[case.policy])
     first = case.missed[0] if case.missed else case.runs[0]
     row = row_of(RULES[case.rule], ms_of(first), policies)

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL writes them: what is special is quoted, however many are not."""
+"""Tests of array literals for PostgreSQL: special elements are quoted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Principals: who they are, what they own, and where their jobs count."""
+"""Tests of principals: identity, scope, and the workspace of their jobs."""
 
 import dataclasses
 
@@ -18,11 +18,11 @@ from duly.model.scopes import SYSTEM, Scope, user, workspace
         (Principal(), SYSTEM, "system"),
     ],
 )
-def test_what_a_principal_owns_and_where_it_counts(
+def test_scope_and_workspace_of_a_principal(
     principal: Principal, scope: Scope, counts: str
 ) -> None:
     assert (principal.scope, principal.workspace) == (scope, counts)
-    # A job keeps a scope and a workspace, and from both the principal comes back.
+    # A job stores scope and workspace, from which the principal is derived.
     assert principal_of(scope, counts) == principal
     assert principal_of(str(scope), counts) == principal
     assert principal.is_system == (scope == SYSTEM)
@@ -43,7 +43,7 @@ def test_a_scope_alone_names_no_workspace() -> None:
         ({"roles": ("",)}, "role"),
     ],
 )
-def test_nobody_is_refused(fields: dict[str, object], words: str) -> None:
+def test_an_empty_principal_is_refused(fields: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         Principal(**fields)  # type: ignore[arg-type]
 

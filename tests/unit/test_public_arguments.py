@@ -1,4 +1,4 @@
-"""Wrong arguments to what an application and an operator call: only Duly's own errors come out."""
+"""Tests that public methods raise only Duly's own errors for wrong arguments."""
 
 import asyncio
 import inspect
@@ -175,7 +175,7 @@ CALLS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 NOT_CALLED = {
-    "client": {"enqueue_in", "enqueue_many_in"},  # they need a connection
+    "client": {"enqueue_in", "enqueue_many_in"},  # these need a connection
     "schedules": {"create_in"},
     "notes": {"count"},
     "admin": {
@@ -191,7 +191,7 @@ CLASSES: dict[str, type[Any]] = {
     "admin": Admin,
     "operated": ScheduleAdmin,
 }
-"""Those whose every method is called."""
+"""Classes of which every public method is called."""
 
 
 def objects() -> dict[str, Any]:
@@ -213,7 +213,7 @@ def objects() -> dict[str, Any]:
 
 
 async def fault(method: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
-    """What came out that must not: an error that is not Duly's, or that says "retry later"."""
+    """Return an error that is not one of Duly's, or that means "retry later", as text."""
     try:
         answer = method(**arguments)
         if inspect.isawaitable(answer):
@@ -222,7 +222,7 @@ async def fault(method: Callable[..., Any], arguments: dict[str, Any]) -> str | 
         return f"{error!a:.150}"
     except DulyError:
         return None
-    except Exception as error:  # noqa: BLE001 - which is what the test looks for
+    except Exception as error:  # noqa: BLE001 - the test looks for these
         return f"{error!a:.150}"
     return None
 
@@ -230,7 +230,7 @@ async def fault(method: Callable[..., Any], arguments: dict[str, Any]) -> str | 
 @pytest.mark.parametrize(
     ("which", "name"), [(which, name) for which, verbs in CALLS.items() for name in verbs]
 )
-def test_only_errors_of_duly_come_out(which: str, name: str) -> None:
+def test_only_errors_of_duly_are_raised(which: str, name: str) -> None:
     right = CALLS[which][name]
     method = getattr(objects()[which], name)
 
@@ -238,9 +238,9 @@ def test_only_errors_of_duly_come_out(which: str, name: str) -> None:
         calls = [(argument, value) for argument in right for value in SPOILT]
         found = [await fault(method, right | {argument: value}) for argument, value in calls]
         return [
-            f"{argument}={value!a:.40}: {said}"
-            for (argument, value), said in zip(calls, found, strict=True)
-            if said is not None
+            f"{argument}={value!a:.40}: {error}"
+            for (argument, value), error in zip(calls, found, strict=True)
+            if error is not None
         ]
 
     assert asyncio.run(look()) == []

@@ -1,4 +1,4 @@
-"""Redaction: which names are secret, what a preview shows, what is scrubbed from texts."""
+"""Tests of redaction: secret names, previews, and scrubbing of texts."""
 
 import json
 from time import perf_counter
@@ -138,7 +138,7 @@ def test_names_of_the_action(extra: str, name: str, expected: bool) -> None:
     assert ("078-05-1120" in shown) is not expected
 
 
-def test_a_single_name_is_not_taken_for_a_list_of_letters() -> None:
+def test_a_single_name_is_not_read_as_a_list_of_letters() -> None:
     assert preview('{"ssn": 1, "s": 2}', "ssn") == '{"ssn": "[redacted]", "s": 2}'
 
 
@@ -242,7 +242,7 @@ def test_a_secret_cut_by_the_end_of_the_text_is_redacted() -> None:
     assert scrub(f"login with hunter{CUT}", ["hunter2222"]) == f"login with {REDACTED}"
 
 
-def test_overlapping_secrets_leave_nothing() -> None:
+def test_overlapping_secrets_are_redacted_completely() -> None:
     assert scrub("abcdefgh", ["abcd", "cdefgh", "bcde"]) == REDACTED
 
 
@@ -310,7 +310,7 @@ def test_large_texts_cost_little(text: str) -> None:
     preview(text)
     preview(json.dumps({"a": text, "password": "hunter22"}))
     scrub(text, ["hunter22"])
-    # Work that grew with the square of the length would take minutes.
+    # Quadratic time would take minutes.
     assert perf_counter() - start < 20
 
 
@@ -362,12 +362,12 @@ def test_every_value_can_be_hidden(text: str, shown: str) -> None:
     assert preview(text, EVERY) == shown
 
 
-def test_every_value_is_known_then() -> None:
+def test_all_values_are_secret_when_all_are_hidden() -> None:
     found = secret_values('{"to": "ada@example.org", "n": [12345]}', [EVERY])
     assert scrub("12345 to ada@example.org", found) == f"{REDACTED} to {REDACTED}"
 
 
-def test_what_is_masked_is_whole() -> None:
+def test_masked_text_is_not_truncated() -> None:
     text = "x" * 50_000
     given = {"a": [{"token": {"b": 1}}, text], "pin": None, "n": 1.5, "said": "my hunter22!"}
     assert masked(given, secrets=["hunter22"]) == {
@@ -381,7 +381,7 @@ def test_what_is_masked_is_whole() -> None:
     assert not is_masked({REDACTED: ["redacted", 5, None]})
 
 
-def test_what_is_masked_may_be_deep() -> None:
+def test_masked_text_may_be_nested_deeply() -> None:
     deep: object = "end"
     for _ in range(5_000):
         deep = [deep]

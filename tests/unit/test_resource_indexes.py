@@ -1,4 +1,4 @@
-"""Resource collections: sparse indexes, hooks, and documents of other releases."""
+"""Tests of resource collections: sparse indexes, hooks, and documents of other releases."""
 
 import asyncio
 import enum
@@ -77,7 +77,7 @@ def test_none_and_delete_leave_the_index(store: MemoryStore) -> None:
     assert found_by(products, "project_id", "p3") == []
 
 
-def test_types_are_told_apart(store: MemoryStore) -> None:
+def test_types_are_distinguished(store: MemoryStore) -> None:
     things = collection_of(store, Indexed, indexes=NAMES)
     mine = things.of(SYSTEM)
     for name, other in {"text": "1", "number": 1, "flag": True, "odd": "b:true"}.items():

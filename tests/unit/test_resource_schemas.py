@@ -1,4 +1,4 @@
-"""Resource collections: four kinds of schema, what they take and what they refuse."""
+"""Tests of resource collections: accepted and refused values for four kinds of schema."""
 
 import json
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from duly.stores.memory import MemoryStore
 
 
 @each_kind
-def test_a_value_comes_back_as_it_went(
+def test_a_value_survives_a_round_trip(
     store: MemoryStore, kind: type[Any], place: type[Any]
 ) -> None:
     mine = collection_of(store, kind).of(user("u"))
@@ -54,7 +54,7 @@ def test_none_is_stripped_where_absent_means_none(
     body = stored(store)
     assert body["places"] == [{"platform": "x"}]
     assert not {"project_id", "projectId"} & body.keys()
-    # Here an absent field would read as something else, or a map would lose a key.
+    # Here a missing field would be read as another value, or a map would lose a key.
     assert body["owner"] is None
     assert body["options"] == {"b": None}
 
@@ -95,7 +95,7 @@ def test_what_does_not_fit_the_schema_is_refused(
 
 
 @each_kind
-def test_words_from_outside_become_a_value(
+def test_plain_input_is_parsed_into_a_value(
     store: MemoryStore, kind: type[Any], place: type[Any]
 ) -> None:
     made = collection_of(store, kind).parse({"title": "Lamp", "owner": "me"})
@@ -185,7 +185,7 @@ def test_a_schema_may_contain_itself(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("schema", [dict, int, str, 5, list[int], "Product"])
-def test_what_is_no_schema_is_refused(store: MemoryStore, schema: Any) -> None:
+def test_invalid_schemas_are_refused(store: MemoryStore, schema: Any) -> None:
     with pytest.raises(InvalidInput, match="schema"):
         ResourceCollection(store, "products", schema)
 
@@ -196,7 +196,7 @@ class Loose:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "\ud800", object(), {1: object()}])
-def test_what_json_cannot_hold_is_refused(store: MemoryStore, bad: Any) -> None:
+def test_values_that_json_cannot_represent_are_refused(store: MemoryStore, bad: Any) -> None:
     with pytest.raises(InvalidInput, match="JSON"):
         run(collection_of(store, Loose).of(SYSTEM).create("a", Loose(bad)))
 
@@ -209,6 +209,6 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_is_not_typed_is_not_touched(value: Any) -> None:
+def test_untyped_values_are_not_changed(value: Any) -> None:
     mine = collection_of(MemoryStore(), Loose).of(SYSTEM)
     assert run(mine.create("a", Loose(value))).value == Loose(value)

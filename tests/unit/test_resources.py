@@ -1,4 +1,4 @@
-"""Resource collections: the calls, versions, races, names and limits."""
+"""Tests of resource collections: the calls, versions, races, names and limits."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ def mine(store: MemoryStore) -> ScopedCollection[Product]:
     return collection_of(store, Product).of(user("u"))
 
 
-def test_a_resource_knows_where_it_stands(
+def test_a_resource_has_its_scope_name_and_version(
     mine: ScopedCollection[Product], clock: ManualClock
 ) -> None:
     made = run(mine.create("a", Product("Lamp")))
@@ -34,7 +34,7 @@ def test_a_resource_knows_where_it_stands(
     assert (changed.created_at, changed.updated_at) == (NOW, clock.now())
 
 
-def test_absent_things(mine: ScopedCollection[Product]) -> None:
+def test_missing_resources(mine: ScopedCollection[Product]) -> None:
     assert run(mine.get("ghost")) is None
     assert run(mine.delete("ghost")) is False
     with pytest.raises(NotFound, match="products/ghost of user:u does not exist"):
@@ -67,7 +67,7 @@ def test_upsert_lets_the_last_write_win(mine: ScopedCollection[Product]) -> None
     assert run(mine.count()) == 1
 
 
-def test_a_change_is_made_of_what_is_there(mine: ScopedCollection[Product]) -> None:
+def test_a_change_function_gets_the_current_value(mine: ScopedCollection[Product]) -> None:
     run(mine.create("a", Product("Lamp", price=1)))
     changed = run(mine.update("a", lambda old: replace(old, price=(old.price or 0) + 1)))
     assert (changed.value.title, changed.value.price) == ("Lamp", 2)
@@ -93,7 +93,7 @@ def test_a_stale_version_is_a_conflict(mine: ScopedCollection[Product]) -> None:
     assert run(mine.delete("a", version=2)) is True
 
 
-def test_a_thing_made_again_has_another_id(mine: ScopedCollection[Product]) -> None:
+def test_a_resource_created_again_has_another_id(mine: ScopedCollection[Product]) -> None:
     first = run(mine.create("a", Product("Lamp")))
     assert run(mine.delete("a"))
     again = run(mine.create("a", Product("Lamp")))
@@ -136,7 +136,7 @@ def test_two_collections_do_not_see_each_other(store: MemoryStore) -> None:
 
 
 class Busy(MemoryStore):
-    """Somebody else writes just before each of the next few writes."""
+    """A store in which another write happens just before each of the next few writes."""
 
     rivals = 0
 
@@ -148,7 +148,7 @@ class Busy(MemoryStore):
         return await super().put_document(write, *more)
 
 
-def test_a_change_is_tried_again_and_not_for_ever() -> None:
+def test_a_change_is_retried_a_limited_number_of_times() -> None:
     store = Busy(ManualClock(NOW))
     mine = collection_of(store, Product).of(SYSTEM)
     run(mine.create("a", Product("Lamp")))
@@ -163,7 +163,7 @@ def test_a_change_is_tried_again_and_not_for_ever() -> None:
         run(mine.update("a", Product("Desk"), version=changed.version + 10))
 
 
-def test_get_or_create_takes_what_a_rival_made() -> None:
+def test_get_or_create_returns_what_another_caller_created() -> None:
     store = Busy(ManualClock(NOW))
     store.rivals = 1
     assert run(collection_of(store, Product).of(SYSTEM).get_or_create("a", Product("x"))).value == (
@@ -175,7 +175,7 @@ def test_get_or_create_takes_what_a_rival_made() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "x" * 129, "\ud800", None])
-def test_names_that_could_not_stand_in_a_url_are_refused(
+def test_names_that_are_invalid_in_a_url_are_refused(
     mine: ScopedCollection[Product], name: Any
 ) -> None:
     for call in (
@@ -199,7 +199,7 @@ def test_a_collection_may_have_a_pattern_of_names(store: MemoryStore) -> None:
             run(mine.create(name, Product("x")))
 
 
-def test_a_scope_may_be_full(store: MemoryStore) -> None:
+def test_the_limit_of_a_scope(store: MemoryStore) -> None:
     products = collection_of(store, Product, limits=CollectionLimits(per_scope=2))
     mine = products.of(user("u"))
     run(mine.create("a", Product("x")))
@@ -217,7 +217,7 @@ def test_a_scope_may_be_full(store: MemoryStore) -> None:
     run(mine.create("c", Product("x")))
 
 
-def test_a_body_has_a_size(store: MemoryStore) -> None:
+def test_the_size_of_a_body_is_limited(store: MemoryStore) -> None:
     products = collection_of(store, Product)
     with pytest.raises(InvalidInput, match="bytes as JSON; allowed: 262144"):
         run(products.of(SYSTEM).create("a", Product("x" * 262_144)))
@@ -238,7 +238,7 @@ def test_names_of_collections(store: MemoryStore, name: str) -> None:
         ResourceCollection(store, name, Product)
 
 
-def test_a_scope_is_a_scope(store: MemoryStore) -> None:
+def test_scopes_are_checked(store: MemoryStore) -> None:
     text: Any = "user:u"
     with pytest.raises(InvalidInput, match="scope 'user:u'"):
         collection_of(store, Product).of(text)

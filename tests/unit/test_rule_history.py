@@ -1,4 +1,4 @@
-"""Times lost to a pause, by the rules that held in it."""
+"""Tests of times missed in a pause, by the rules that applied during it."""
 
 from datetime import UTC, datetime
 
@@ -22,7 +22,7 @@ def spans(found: list[Lost]) -> list[Span]:
     return [each.whole for each in found]
 
 
-def test_each_rule_lost_the_times_until_it_was_changed() -> None:
+def test_each_rule_has_the_times_until_it_was_changed() -> None:
     changes = [Change(at(5), MINUTELY.to_json())]
     found = lost_times(HOURLY, at(0), changes, at(130))
     assert spans(found) == [Span(at(1), at(5), 5), Span(at(60), at(120), 2)]
@@ -30,7 +30,7 @@ def test_each_rule_lost_the_times_until_it_was_changed() -> None:
 
 @pytest.mark.parametrize("changed", [10, 11, 60])
 def test_no_time_after_now_is_lost(changed: float) -> None:
-    """A change may be later where the clocks of hosts decide."""
+    """A change may be later than now if it was made by a host with another clock."""
     changes = [Change(at(changed), MINUTELY.to_json())]
     found = lost_times(HOURLY, at(0), changes, at(9.5))
     assert spans(found) == [Span(at(1), at(9), 9)]

@@ -1,4 +1,4 @@
-"""Options of a job: explicit ones win over declared ones, which win over the defaults."""
+"""Tests of job options: explicit ones override declared ones, which override the defaults."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from duly.model.schedules import Policies
 DECLARED = RunOptions("slow", RetryPolicy(attempts=7), 9_000, "at_most_once")
 
 
-def test_nothing_explicit_leaves_what_is_declared() -> None:
+def test_declared_options_apply_without_explicit_ones() -> None:
     assert options_of(Policies(), DECLARED) == DECLARED
     assert choose({"queue": None, "delivery": None}, DECLARED) == DECLARED
 
 
-def test_nothing_declared_gives_the_defaults() -> None:
+def test_defaults_apply_without_declared_options() -> None:
     assert options_of(Policies()) == DEFAULTS == RunOptions()
     assert (DEFAULTS.queue, DEFAULTS.delivery) == ("default", "at_least_once")
 

@@ -1,9 +1,9 @@
-"""The one rule for max_runs."""
+"""Tests of the counting of runs for `max_runs`."""
 
 from dataclasses import dataclass
 
 import pytest
-from tests.asking import NOW
+from tests.why_samples import NOW
 
 from duly.model.index_rows import trigger_text
 from duly.model.ledger import OccurrenceState
@@ -30,7 +30,7 @@ class Row:
 
 
 def plan_of(times: int, left: int | None, *, is_over: bool, error: str | None = None) -> Plan:
-    """A plan of the next times of the row."""
+    """Return a plan of the next times of the row."""
     hours = [NOW_MS + hour * HOUR_MS for hour in range(times)]
     state = OccurrenceState.PLANNED
     made = tuple(PlannedOccurrence(ID, ms, ms, 1, ms + 5, state, None) for ms in hours)
@@ -42,7 +42,7 @@ def plan_of(times: int, left: int | None, *, is_over: bool, error: str | None = 
     ("most", "had", "left"),
     [(None, None, None), (None, 7, None), (3, None, 3), (3, 0, 3), (3, 3, 0), (3, 5, 0)],
 )
-def test_left_is_the_limit_without_what_was_had(
+def test_runs_left_is_the_limit_minus_the_runs_had(
     most: int | None, had: int | None, left: int | None
 ) -> None:
     assert runs_left(most, had) == left
@@ -95,7 +95,7 @@ def test_count_after_an_edit(
     assert runs_after_edit(before, had, after, withdrawn) == expected
 
 
-def test_plans_that_were_handed_over_whole_stay() -> None:
+def test_plans_handed_over_completely_do_not_change() -> None:
     for row, made in (
         (Row(None), plan_of(2, None, is_over=False)),
         (Row(3), plan_of(2, 1, is_over=False)),
@@ -104,18 +104,18 @@ def test_plans_that_were_handed_over_whole_stay() -> None:
         assert settle(row, made, 2) == made
 
 
-def test_what_the_ledger_had_is_not_charged() -> None:
+def test_occurrences_already_in_the_ledger_are_not_charged() -> None:
     made = settle(Row(5), plan_of(3, 2, is_over=False), 1)
     assert (made.runs_left, made.next_nominal_ms) == (4, NOW_MS + 3 * HOUR_MS)
 
 
-def test_a_row_whose_runs_were_not_used_goes_on() -> None:
+def test_a_row_with_unused_runs_continues() -> None:
     made = settle(Row(2), plan_of(2, 0, is_over=True), 1)
     following = NOW_MS + 2 * HOUR_MS
     assert (made.runs_left, made.next_nominal_ms) == (1, following)
     assert made.next_run_at_ms == following + 5
 
 
-def test_a_row_in_quarantine_is_charged_nothing() -> None:
+def test_a_quarantined_row_is_not_charged() -> None:
     made = plan_of(1, 2, is_over=True, error="no")
     assert settle(Row(2), made, 0) == made

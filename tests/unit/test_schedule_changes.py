@@ -1,4 +1,4 @@
-"""Schedule collections: many at once, changes, and looking at them."""
+"""Tests of schedule collections: bulk creation, changes, and reads."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,7 +62,7 @@ def test_create_many_is_one_verb(clock: ManualClock) -> None:
     assert (store.calls, len(run(mine.list(limit=1_000)))) == (1, 500)
 
 
-def test_one_bad_one_refuses_all(mine: ScopedSchedules) -> None:
+def test_one_bad_schedule_refuses_all(mine: ScopedSchedules) -> None:
     good = NewSchedule("a", HOURLY, "send")
     for bad in (
         replace(good, name=".."),
@@ -76,7 +76,7 @@ def test_one_bad_one_refuses_all(mine: ScopedSchedules) -> None:
         run(mine.create_many([good] * 1_001))
 
 
-def test_many_stop_where_the_scope_is_full(store: MemoryStore) -> None:
+def test_create_many_stops_when_the_scope_is_full(store: MemoryStore) -> None:
     mine = ScheduleCollection(store, "mail", limits=Limits(schedules=2)).of(user("u"))
     made = run(mine.create_many([NewSchedule(name, HOURLY, "send") for name in "abc"]))
     assert [isinstance(each, Schedule) for each in made] == [True, True, False]
@@ -84,7 +84,7 @@ def test_many_stop_where_the_scope_is_full(store: MemoryStore) -> None:
 
 
 class Joining(MemoryStore):
-    """As if a list of writes were a transaction of the caller's."""
+    """A store that treats a list as a transaction of the caller."""
 
     def put_schedules_in(
         self, transaction: Any, writes: Sequence[ScheduleWrite]
@@ -93,7 +93,7 @@ class Joining(MemoryStore):
         return run(self.put_schedules(writes))
 
 
-def test_create_in_hands_over_the_callers_transaction(clock: ManualClock) -> None:
+def test_create_in_uses_the_transaction_of_the_caller(clock: ManualClock) -> None:
     store = Joining(clock)
     mine = ScheduleCollection(store, "mail").of(user("u"), by="agent:a")
     connection: list[ScheduleWrite] = []
@@ -107,7 +107,7 @@ def test_create_in_hands_over_the_callers_transaction(clock: ManualClock) -> Non
         mine.create_in(connection, "m", "0 * * * *", action="send", **wrong)
 
 
-def test_create_in_is_refused_where_nothing_can_be_joined(mine: ScopedSchedules) -> None:
+def test_create_in_needs_a_store_with_transactions(mine: ScopedSchedules) -> None:
     with pytest.raises(InvalidInput, match="transaction"):
         mine.create_in(object(), "n", HOURLY, action="send")
 
@@ -129,7 +129,7 @@ def test_a_new_trigger_moves_the_row(mine: ScopedSchedules, store: MemoryStore) 
     assert next_times(store) == {"n": NOW + HOUR / 2}
 
 
-def test_an_edit_of_words_keeps_the_pending_time(
+def test_an_edit_of_texts_keeps_the_pending_time(
     mine: ScopedSchedules, store: MemoryStore, clock: ManualClock
 ) -> None:
     run(mine.create("n", HOURLY, action="send"))
@@ -188,7 +188,7 @@ def test_versions(mine: ScopedSchedules) -> None:
 
 
 class Busy(MemoryStore):
-    """Somebody else edits just before each of the next few edits."""
+    """A store in which another edit happens just before each of the next few edits."""
 
     rivals = 0
 
@@ -202,7 +202,7 @@ class Busy(MemoryStore):
         return await super().put_schedules(writes)
 
 
-def test_a_change_is_tried_again_and_not_for_ever(clock: ManualClock) -> None:
+def test_a_change_is_retried_a_limited_number_of_times(clock: ManualClock) -> None:
     store = Busy(clock)
     mine = ScheduleCollection(store, "mail").of(user("u"))
     run(mine.create("n", HOURLY, action="send"))
@@ -235,7 +235,7 @@ def test_delete_removes_the_row(mine: ScopedSchedules, store: MemoryStore) -> No
     assert run(mine.create("n", HOURLY, action="send")).id != first.id
 
 
-def test_what_does_not_exist(mine: ScopedSchedules) -> None:
+def test_unknown_schedules_are_not_found(mine: ScopedSchedules) -> None:
     assert run(mine.get("ghost")) is None
     for call in (
         mine.update("ghost", note="x"),
@@ -248,10 +248,10 @@ def test_what_does_not_exist(mine: ScopedSchedules) -> None:
             run(call)
 
 
-# Looking at them.
+# Reading them.
 
 
-def test_preview_tells_the_next_times(mine: ScopedSchedules, clock: ManualClock) -> None:
+def test_preview_returns_the_next_times(mine: ScopedSchedules, clock: ManualClock) -> None:
     run(mine.create("n", cron("0 9 * * MON", tz="Europe/Berlin"), action="send", enabled=False))
     clock.advance(days=1)
     shown = run(mine.preview("n", 2))
@@ -260,7 +260,7 @@ def test_preview_tells_the_next_times(mine: ScopedSchedules, clock: ManualClock)
     assert [each.at for each in shown.times] == [NOW + timedelta(days=7), NOW + timedelta(days=14)]
 
 
-def test_events_say_who_did_what(store: MemoryStore) -> None:
+def test_events_name_the_actor(store: MemoryStore) -> None:
     schedules = ScheduleCollection(store, "mail")
     own, agent = schedules.of(user("u")), schedules.of(user("u"), by="agent:planner")
     run(agent.create("n", HOURLY, action="send"))
@@ -300,7 +300,7 @@ def test_only_a_scope_can_be_asked_for_its_schedules(store: MemoryStore) -> None
     )
 
 
-def test_products_of_one_user_fire_by_themselves(store: MemoryStore, clock: ManualClock) -> None:
+def test_schedules_of_one_user_fire_independently(store: MemoryStore, clock: ManualClock) -> None:
     mine = ScheduleCollection(store, "posts").of(user("u"))
     run(mine.create("lamp/x", weekly({"tue": "09:00", "thu": "09:00"}), action="post"))
     run(mine.create("lamp/threads", weekly({"mon": "09:00"}), action="post"))
@@ -322,7 +322,7 @@ def test_products_of_one_user_fire_by_themselves(store: MemoryStore, clock: Manu
     ]
 
 
-def test_the_index_holds_what_is_active_and_nothing_else(
+def test_the_index_holds_exactly_the_active_schedules(
     store: MemoryStore, mine: ScopedSchedules
 ) -> None:
     names = [f"p{number:02}" for number in range(40)]
@@ -370,7 +370,7 @@ def test_a_rule_without_a_zone_keeps_the_zone(
     assert run(mine.update("n", trigger=words)).definition.trigger == expected
 
 
-def test_a_single_time_takes_the_first_of_both(mine: ScopedSchedules) -> None:
+def test_a_single_time_does_not_inherit_fold_both(mine: ScopedSchedules) -> None:
     run(mine.create("n", cron("0 9 * * *", tz=BERLIN, fold="both"), action="send"))
     changed = run(mine.update("n", trigger={"kind": "once", "at": "2030-11-19T09:00"}))
     assert changed.definition.trigger == once("2030-11-19T09:00", tz=BERLIN)

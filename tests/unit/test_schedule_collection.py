@@ -1,4 +1,4 @@
-"""Schedule collections: making schedules, and what is refused."""
+"""Tests of schedule collections: creation of schedules, and refusals."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,7 @@ def test_create_stores_a_schedule_and_its_row(mine: ScopedSchedules, store: Memo
     ],
     ids=str,
 )
-def test_a_trigger_may_be_said_in_many_ways(
+def test_a_trigger_may_be_given_in_many_forms(
     mine: ScopedSchedules, store: MemoryStore, words: Any
 ) -> None:
     run(mine.create("n", words, action="send"))
@@ -91,7 +91,7 @@ class DigestModel(pydantic.BaseModel):
     since: datetime
 
 
-def test_an_action_may_be_the_thing_itself(mine: ScopedSchedules) -> None:
+def test_an_action_may_be_the_function(mine: ScopedSchedules) -> None:
     assert run(mine.create("n", HOURLY, action=Action("send"))).definition.action == "send"
 
 
@@ -115,7 +115,7 @@ def test_a_typed_input_is_stored_as_json(mine: ScopedSchedules, value: Any, stor
     assert run(mine.update("n", input=value)).version == 1
 
 
-def test_everything_that_can_be_said(mine: ScopedSchedules) -> None:
+def test_all_options(mine: ScopedSchedules) -> None:
     policies = Policies(overlap="allow", priority=5)
     made = run(
         mine.create(
@@ -141,12 +141,12 @@ def test_everything_that_can_be_said(mine: ScopedSchedules) -> None:
     assert definition.interval_bounds_ms == (60_000, 3_600_000)
 
 
-def test_one_made_disabled_has_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
+def test_a_schedule_created_disabled_has_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
     assert run(mine.create("n", HOURLY, action="send", enabled=False)).state == "paused"
     assert next_times(store) == {}
 
 
-def test_one_fired_from_outside_needs_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
+def test_an_external_schedule_needs_no_row(mine: ScopedSchedules, store: MemoryStore) -> None:
     made = run(mine.create("n", HOURLY, action="send", hand_over="external"))
     seen = [next_times(store)]
     changed = run(mine.update("n", trigger="30 * * * *"))
@@ -158,7 +158,9 @@ def test_one_fired_from_outside_needs_no_row(mine: ScopedSchedules, store: Memor
     assert seen == [{}, {}]
 
 
-def test_what_is_over_is_finished_at_once(mine: ScopedSchedules, store: MemoryStore) -> None:
+def test_a_schedule_without_times_is_finished_at_once(
+    mine: ScopedSchedules, store: MemoryStore
+) -> None:
     assert run(mine.create("m", weekly({"mon": None}), action="send")).state == "finished"
     assert next_times(store) == {}
 
@@ -179,10 +181,10 @@ def test_a_once_in_the_past_names_the_schedule_and_the_remedy(mine: ScopedSchedu
 
 
 def refused(
-    mine: ScopedSchedules, name: Any = "n", trigger: Any = HOURLY, **said: Any
+    mine: ScopedSchedules, name: Any = "n", trigger: Any = HOURLY, **options: Any
 ) -> DulyError:
     with pytest.raises(DulyError) as caught:
-        run(mine.create(name, trigger, **({"action": "send"} | said)))
+        run(mine.create(name, trigger, **({"action": "send"} | options)))
     assert run(mine.list()) == []
     return caught.value
 
@@ -212,7 +214,7 @@ def test_bad_triggers(mine: ScopedSchedules, trigger: Any, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("options", "why"),
     [
         ({"inputs": {}}, "no field 'inputs'; did you mean 'input'?"),
         ({"enable": True}, "did you mean 'enabled'?"),
@@ -234,8 +236,8 @@ def test_bad_triggers(mine: ScopedSchedules, trigger: Any, why: str) -> None:
     ],
     ids=lambda each: str(each)[:40],
 )
-def test_bad_words(mine: ScopedSchedules, said: dict[str, Any], why: str) -> None:
-    error = refused(mine, **said)
+def test_bad_options(mine: ScopedSchedules, options: dict[str, Any], why: str) -> None:
+    error = refused(mine, **options)
     assert isinstance(error, InvalidInput)
     assert why in str(error)
 
@@ -260,7 +262,7 @@ def test_owners_that_could_not_be_dispatched(store: MemoryStore, scope: Scope, n
     assert isinstance(refused(ScheduleCollection(store, "mail").of(scope), name=name), InvalidInput)
 
 
-def test_ids_of_all_kinds_are_fine(store: MemoryStore) -> None:
+def test_ids_of_all_kinds_are_accepted(store: MemoryStore) -> None:
     for owner in ("U.7@example.org", "auth0|5f7", "Ünï", "a b", "x/y"):
         made = run(
             ScheduleCollection(store, "mail").of(user(owner)).create("Ä/b c", HOURLY, action="send")
@@ -268,7 +270,7 @@ def test_ids_of_all_kinds_are_fine(store: MemoryStore) -> None:
         assert made.scope.id == owner
 
 
-def test_users_may_not_fire_too_often_but_the_system_may(store: MemoryStore) -> None:
+def test_the_shortest_interval_applies_to_users_only(store: MemoryStore) -> None:
     schedules = ScheduleCollection(store, "mail")
     often = every(seconds=5)
     for scope in (user("u"), workspace("w")):
@@ -281,7 +283,7 @@ def test_users_may_not_fire_too_often_but_the_system_may(store: MemoryStore) -> 
         run(schedules.of(SYSTEM).create("m", often, action="send", hand_over="http"))
 
 
-def test_a_scope_may_have_so_many(store: MemoryStore) -> None:
+def test_schedules_per_scope_are_limited(store: MemoryStore) -> None:
     limits = Limits(schedules=2)
     mail = ScheduleCollection(store, "mail", limits=limits)
     chat = ScheduleCollection(store, "chat", limits=limits)
@@ -294,7 +296,7 @@ def test_a_scope_may_have_so_many(store: MemoryStore) -> None:
         run(mail.of(SYSTEM).create(name, HOURLY, action="send"))
 
 
-def test_a_scope_may_have_so_many_in_a_flow(store: MemoryStore, clock: ManualClock) -> None:
+def test_schedules_per_scope_and_flow_are_limited(store: MemoryStore, clock: ManualClock) -> None:
     limits = Limits(schedules=10, schedules_per_flow=1)
     mail = ScheduleCollection(store, "mail", limits=limits).of(user("u"))
     chat = ScheduleCollection(store, "chat", limits=limits).of(user("u"))
@@ -347,7 +349,7 @@ def test_names_of_flows(store: MemoryStore, flow: str) -> None:
         ScheduleCollection(store, flow)
 
 
-def test_a_scope_is_a_scope(store: MemoryStore) -> None:
+def test_scopes_are_checked(store: MemoryStore) -> None:
     text: Any = "user:u"
     with pytest.raises(InvalidInput, match="scope 'user:u'"):
         ScheduleCollection(store, "mail").of(text)

@@ -1,4 +1,4 @@
-"""Definitions: what is refused, what is stored, and what an edit keeps."""
+"""Tests of definitions: refusals, the stored form, and edits."""
 
 import json
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def test_defaults_are_not_stored() -> None:
 
 
 def test_explicit_run_options_are_stored_even_when_they_equal_the_defaults() -> None:
-    """Else they could not win over what the action declares."""
+    """Otherwise they could not override the options of the action."""
     explicit = Policies(retry=RetryPolicy(), timeout_ms=300_000, delivery="at_least_once")
     definition = Definition(HOURLY, "send", policies=explicit)
     assert Definition.parse(definition.to_json()).policies == explicit
@@ -148,7 +148,7 @@ def test_explicit_run_options_are_stored_even_when_they_equal_the_defaults() -> 
     assert Definition.parse(Definition(HOURLY, "send").to_json()).policies.delivery is None
 
 
-def test_words_of_people_are_understood() -> None:
+def test_forms_that_people_write_are_accepted() -> None:
     parsed = Definition.parse(
         {"trigger": "0 9 * * MON", "action": "send", "policies": {"retry": {"attempts": 2}}}
     )
@@ -199,19 +199,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("words", "why"), REFUSED, ids=lambda each: str(each)[:40])
-def test_bad_words_are_refused(words: dict[str, Any], why: str) -> None:
+def test_bad_options_are_refused(words: dict[str, Any], why: str) -> None:
     for stored in (MINIMAL | words, json.dumps(MINIMAL | words)):
         with pytest.raises(InvalidInput, match=why):
             Definition.parse(stored)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", b"\xff", "[" * 100_000, '"\ud800"'])
-def test_what_is_not_a_definition_is_refused(text: str | bytes) -> None:
+def test_invalid_definitions_are_refused(text: str | bytes) -> None:
     with pytest.raises(InvalidInput):
         Definition.parse(text)
 
 
-def test_an_unknown_trigger_says_so() -> None:
+def test_an_unknown_trigger_is_named() -> None:
     with pytest.raises(UnknownTrigger):
         Definition.parse(MINIMAL | {"trigger": {"kind": "moon", "v": 1}})
 
@@ -238,7 +238,7 @@ BUILT_WRONGLY: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("make", "fields"), BUILT_WRONGLY, ids=lambda each: str(each)[:40])
-def test_a_value_that_could_not_be_read_back_cannot_be_made(
+def test_values_that_could_not_be_read_back_are_refused(
     make: Callable[..., Any], fields: dict[str, Any]
 ) -> None:
     sound = {"trigger": HOURLY, "action": "send"} if make is Definition else {}
@@ -271,7 +271,7 @@ def test_only_the_system_may_fire_often(trigger: Trigger) -> None:
 
 
 @pytest.mark.parametrize("trigger", [every(minutes=1), cron("* * * * *"), once(NOW)])
-def test_once_a_minute_is_fine_for_users(trigger: Trigger) -> None:
+def test_users_may_fire_once_a_minute(trigger: Trigger) -> None:
     checked(Definition(trigger, "send"), user("u"))
 
 
@@ -282,20 +282,20 @@ def test_the_shortest_interval_is_a_limit_of_the_scope() -> None:
         checked(definition, user("u"), Limits(shortest_interval_ms=300_001))
 
 
-def test_an_action_may_not_ask_for_less_than_its_owner() -> None:
+def test_interval_bounds_respect_the_limit_of_the_owner() -> None:
     definition = Definition(every(hours=1), "send", interval_bounds_ms=(1_000, 7_200_000))
     checked(definition, SYSTEM)
     with pytest.raises(InvalidInput, match="interval_bounds_ms"):
         checked(definition, user("u"))
 
 
-def test_http_is_asked_once_a_minute_even_for_the_system() -> None:
+def test_http_fires_at_most_once_a_minute_even_for_the_system() -> None:
     checked(Definition(every(minutes=1), "send", hand_over="http"), SYSTEM)
     with pytest.raises(InvalidInput, match="hand-over jobs"):
         checked(Definition(every(seconds=30), "send", hand_over="http"), SYSTEM)
 
 
-def test_the_input_has_a_size() -> None:
+def test_the_size_of_the_input_is_limited() -> None:
     fits = "x" * (262_144 - 2)
     checked(Definition(HOURLY, "send", input=fits), SYSTEM)
     with pytest.raises(InvalidInput, match="more than 262144 bytes"):
@@ -313,14 +313,14 @@ def test_an_input_that_is_not_json_is_refused() -> None:
 # Binding.
 
 
-def test_the_key_decides_and_is_the_same_for_a_schedule_made_again() -> None:
+def test_the_key_is_flow_owner_and_name() -> None:
     schedule = Schedule(
         ScheduleId("s"), "mail", user("u"), "digest", Definition(HOURLY, "a"), "active", 1, 0, 0
     )
     assert schedule.key == KEY == "mail/u/digest"
 
 
-def test_binding_fixes_what_the_rule_cannot_know() -> None:
+def test_binding_sets_anchor_and_offset() -> None:
     definition = Definition(every(hours=1, spread=60), "send")
     bound = bind(definition, KEY, NOW_MS)
     assert bound.trigger.start_at == NOW
@@ -359,7 +359,7 @@ def test_an_interval_after_a_rule_with_a_start_counts_from_the_edit() -> None:
     assert edited.trigger.start_at == NOW
 
 
-def test_states_that_a_definition_decides() -> None:
+def test_state_of_a_new_schedule() -> None:
     assert state_of(Definition(HOURLY, "a")) == "active"
     assert state_of(Definition(HOURLY, "a", enabled=False)) == "paused"
     for hand_over in get_args(HandOver):

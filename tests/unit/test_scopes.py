@@ -1,4 +1,4 @@
-"""Scopes and names: nothing is stored that could never be dispatched."""
+"""Tests of scopes and names: those that could never be dispatched are refused."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -45,15 +45,13 @@ def test_stored_forms() -> None:
     "text",
     ["", "user", "user:", "workspace:", "system:x", "nobody:1", "User:1", "user:.", "user:a\n"],
 )
-def test_what_is_no_scope_is_refused(text: str) -> None:
+def test_invalid_scopes_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         Scope.parse(text)
 
 
 @given(SCOPES, WORDS, SCOPES, WORDS)
-def test_dispatch_ids_tell_all_schedules_apart(
-    one: Scope, first: str, other: Scope, second: str
-) -> None:
+def test_dispatch_ids_are_unique(one: Scope, first: str, other: Scope, second: str) -> None:
     try:
         ids = (dispatch_id(one, first), dispatch_id(other, second))
     except InvalidInput:
@@ -97,12 +95,12 @@ def test_the_longest_name_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("owner", ["system", "workspace:x", "workspace:"])
-def test_a_user_who_reads_as_another_scope_has_no_schedules(owner: str) -> None:
+def test_a_user_id_that_reads_as_another_scope_is_refused(owner: str) -> None:
     with pytest.raises(InvalidInput, match="another scope"):
         dispatch_id(user(owner), "n")
 
 
-def test_a_stored_workspace_may_be_called_anything() -> None:
+def test_a_stored_workspace_may_have_any_name() -> None:
     assert dispatch_id(Scope("workspace", "system"), "n") == "workspace%3Asystem/n"
 
 

@@ -1,4 +1,4 @@
-"""Settings: defaults, the environment, and values that are refused by name."""
+"""Tests of settings: defaults, the environment, and refused values."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs of times: what is left of one, worked out by hand and by listing every time."""
+"""Tests of spans of times: the rest after some are taken, by hand and by listing all times."""
 
 from datetime import UTC, datetime
 
@@ -55,12 +55,12 @@ def test_long_spans_are_counted_up_to_a_limit() -> None:
         ([(0, 20)], []),
         ([(2, 2), (3, 3), (5, 7)], [(1, 1, 1), (4, 4, 1), (8, 9, 2)]),
         ([(5, 7), (2, 2)], [(1, 1, 1), (3, 4, 2), (8, 9, 2)]),
-        # An extra lies between two times; it parts the run, and takes none of it.
+        # An extra run between two times splits the span but takes no time of it.
         ([(4.5, 4.5)], [(1, 4, 4), (5, 9, 5)]),
         ([(0.5, 0.5), (9.5, 9.5)], [(1, 9, 9)]),
     ],
 )
-def test_what_is_left_of_a_run(
+def test_rest_of_a_span(
     taken: list[tuple[float, float]], expected: list[tuple[float, float, int]]
 ) -> None:
     whole = span(MINUTELY, at(1), at(9))
@@ -68,8 +68,8 @@ def test_what_is_left_of_a_run(
     assert shown(left) == expected
 
 
-def test_a_whole_run_keeps_its_count() -> None:
-    """Its first time may be one that the rule does not have."""
+def test_a_whole_span_keeps_its_count() -> None:
+    """The first time of a span may not be a time of the rule."""
     whole = Span(at(1) + 5, at(3), 3)
     assert spans_left(MINUTELY, whole, []) == [whole]
 

@@ -1,4 +1,4 @@
-"""The stages of `make test-all`: what is counted, what fails a stage, and what is found."""
+"""Tests of the stages of `make test-all`: counting, failures, and discovery of tools."""
 
 import os
 import stat
@@ -48,9 +48,9 @@ def test_output_of_tests_is_not_counted() -> None:
     ],
 )
 def test_a_command_is_counted(command: Command, counts: Counts, fault: str) -> None:
-    counted, said = run_command(sys.executable, command, LIMIT_S)
+    counted, found = run_command(sys.executable, command, LIMIT_S)
     assert counted == counts
-    assert said.endswith(fault)
+    assert found.endswith(fault)
 
 
 def test_a_command_that_hangs_is_killed() -> None:
@@ -102,10 +102,10 @@ def test_every_interpreter_has_a_stage() -> None:
     assert {"python3.12", "python3.13"} < set(names)
 
 
-def test_an_interpreter_that_does_not_start_is_passed_over(
+def test_an_interpreter_that_does_not_start_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the shim of a version that pyenv holds but has not activated."""
+    """A pyenv shim for a version that is not active is such a program."""
     name = f"python{own_version()}"
     for folder, text in (("shims", "exit 127"), ("real", f'exec "{sys.executable}" "$@"')):
         program_file = tmp_path / folder / name
@@ -121,7 +121,7 @@ def test_an_interpreter_that_does_not_start_is_passed_over(
     assert interpreters.version_of(str(tmp_path / "gone" / name)) is None
 
 
-def test_a_missing_tool_fails_in_ci_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_fails_in_ci_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no such tool"):
         missing_tool("no such tool")

@@ -1,4 +1,4 @@
-"""The page of states explains every state; its tables are made from the code."""
+"""Tests that the page of states explains every state; its tables are generated."""
 
 import re
 from pathlib import Path

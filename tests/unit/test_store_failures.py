@@ -1,4 +1,4 @@
-"""Errors of drivers: their codes say whether to retry, to change the call, or to report a bug."""
+"""Tests of driver errors: by code, they mean to retry, to change the call, or to report a bug."""
 
 import sqlite3
 from typing import Any
@@ -54,10 +54,10 @@ def of_postgresql(orig: Exception, url: URL = URLS[0]) -> DulyError:
     ],
 )
 def test_sqlstates(state: str, expected: type[DulyError]) -> None:
-    told = of_postgresql(psycopg.errors.lookup(state)(f"said {VALUE}"))
-    assert type(told) is expected
-    if expected is InvalidInput:  # the server repeats the value in its words
-        assert VALUE not in str(told)
+    error = of_postgresql(psycopg.errors.lookup(state)(f"said {VALUE}"))
+    assert type(error) is expected
+    if expected is InvalidInput:  # the message of the server contains the value
+        assert VALUE not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_sqlstates(state: str, expected: type[DulyError]) -> None:
         (psycopg.ProgrammingError("cannot adapt type"), InternalError),
     ],
 )
-def test_what_the_driver_says_itself(orig: Exception, expected: type[DulyError]) -> None:
+def test_errors_of_the_driver_itself(orig: Exception, expected: type[DulyError]) -> None:
     assert type(of_postgresql(orig)) is expected
 
 

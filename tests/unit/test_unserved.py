@@ -1,4 +1,4 @@
-"""Waiting jobs that no live worker would claim."""
+"""Tests of waiting jobs that no live worker would claim."""
 
 from dataclasses import replace
 
@@ -15,12 +15,12 @@ def work(queue: str, action: str, oldest_ms: int = 5, jobs: int = 7) -> WaitingW
     return WaitingWork(queue, action, jobs, oldest_ms, is_capped=False)
 
 
-def test_what_a_worker_has_registered_for_is_served() -> None:
+def test_registered_queues_and_actions_are_served() -> None:
     served = [work("default", "crm.a"), work("mail", "crm.b")]
     assert find_unserved(served, [WORKER]) == []
 
 
-def test_a_queue_or_an_action_of_nobody_is_found_longest_waiting_first() -> None:
+def test_unserved_jobs_are_found_longest_waiting_first() -> None:
     waiting = [work("bulk", "crm.a", 5), work("default", "crm.a"), work("mail", "crm.gone", 3)]
     unknown, queue = find_unserved(waiting, [WORKER])
     assert (unknown.queue, unknown.action, unknown.is_queue_served) == ("mail", "crm.gone", True)
@@ -30,7 +30,7 @@ def test_a_queue_or_an_action_of_nobody_is_found_longest_waiting_first() -> None
 
 
 def test_a_queue_and_its_action_must_be_served_by_one_worker() -> None:
-    """One worker has the queue and another the action: neither claims the job."""
+    """If one worker has the queue and another the action, neither claims the job."""
     first = replace(WORKER, queues=("mail",), actions=("crm.b",))
     second = replace(WORKER, queues=("default",), actions=("crm.a",))
     assert [each.action for each in find_unserved([work("mail", "crm.a")], [first, second])] == [

@@ -1,4 +1,4 @@
-"""The watchdog names a handler that blocks the loop, stores its failure, and ends the process."""
+"""Tests of the watchdog: it logs a blocking handler, stores the failure, and ends the process."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ JOB = LeasedJob(JobId("job_7"), "mail.send", "null", *[None] * 13)  # type: igno
 
 @pytest.fixture(autouse=True)
 def _ended_threads() -> Iterator[None]:
-    """Wait for the watchdog of a test, so that it logs nothing into the next one."""
+    """Wait for the watchdog thread of a test, so that it does not log during the next test."""
     yield
     for thread in threading.enumerate():
         if thread.name == "duly-watchdog":
@@ -27,7 +27,7 @@ async def _blocked(release: threading.Event) -> None:
     release.wait(10)
 
 
-def test_a_blocking_handler_is_named_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocking_handler_is_logged_and_fails(caplog: pytest.LogCaptureFixture) -> None:
     stored: list[tuple[str, str]] = []
     ended = threading.Event()
 
@@ -45,18 +45,18 @@ def test_a_blocking_handler_is_named_and_given_up(caplog: pytest.LogCaptureFixtu
         asyncio.run(play())
     assert ended.is_set()
     assert stored == [("job_7", "blocked the event loop of its worker for over 0.2 s")]
-    said = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "job job_7 (mail.send) blocks the event loop" in said[0].message
-    assert "release.wait" in said[0].message, "the line that blocks"
+    logged = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "job job_7 (mail.send) blocks the event loop" in logged[0].message
+    assert "release.wait" in logged[0].message, "the blocking line is logged"
 
 
-def test_other_code_is_named_but_ends_nothing() -> None:
+def test_other_blocking_code_is_only_logged() -> None:
     ended, warned = threading.Event(), threading.Event()
-    said: list[str] = []
+    logged: list[str] = []
 
     class Warned(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            logged.append(record.getMessage())
             warned.set()
 
     async def store(_job: LeasedJob, _why: str) -> None:
@@ -74,11 +74,11 @@ def test_other_code_is_named_but_ends_nothing() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    assert "other code blocks the event loop" in said[0]
+    assert "other code blocks the event loop" in logged[0]
     assert not ended.is_set()
 
 
-def test_a_loop_that_runs_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_running_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def play() -> None:
         async def store(_job: LeasedJob, _why: str) -> None:
             raise AssertionError("nothing is blocked")

@@ -1,4 +1,4 @@
-"""Weekly tables: which days are on, what is refused, and when the next time comes."""
+"""Tests of weekly tables: days, refusals, and next times."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -47,7 +47,7 @@ def test_several_times_a_day_in_any_order() -> None:
         ("sun", "03-08 12:00"),
     ],
 )
-def test_each_day_is_itself(day: str, expected: str) -> None:
+def test_each_day_of_the_week(day: str, expected: str) -> None:
     assert fires(weekly({day: "12:00"}), BASE, 1) == [expected]
 
 
@@ -85,7 +85,7 @@ REFUSED = [
     ({"tue": 9}, "tue", "9"),
     ({"tue": True}, "tue", "True"),
     ({"tue": ["00:00"] * 1441}, "tue", str(["00:00"] * 10)[:57] + "..."),
-    # A flag is never read, and never silently the reason for a dead day.
+    # Flags for days are refused, not ignored.
     (
         {"mon": {"time": "09:00", "enabled": False}},
         "mon",
@@ -119,7 +119,7 @@ def test_the_remedy_is_named() -> None:
 
 @pytest.mark.parametrize(("gap", "fold"), [*product(GAPS, FOLDS)])
 def test_clock_changes_in_berlin(gap: Gap, fold: Fold) -> None:
-    """02:30 does not exist on Sunday 29 March and comes twice on Sunday 25 October 2026."""
+    """02:30 does not exist on Sunday 29 March and exists twice on Sunday 25 October 2026."""
     trigger = weekly({"sun": "02:30", "mon": "02:30"}, tz="Europe/Berlin", gap=gap, fold=fold)
     lost = {"next_valid": ["03-29 01:00"], "shift": ["03-29 01:30"], "skip": []}[gap]
     doubled = {
@@ -133,7 +133,7 @@ def test_clock_changes_in_berlin(gap: Gap, fold: Fold) -> None:
 
 
 def test_a_full_day_is_still_a_table_of_fixed_times() -> None:
-    """Every hour written out is not the open hour of cron: the doubled one runs once."""
+    """A list of all hours differs from `*` in cron: the repeated hour fires once."""
     trigger = weekly({"sun": [f"{hour:02}:00" for hour in range(24)]}, tz="Europe/Berlin")
     autumn = datetime(2026, 10, 24, 23, 30, tzinfo=UTC)
     expected = ["10-25 00:00", "10-25 02:00"]  # 02:00 summer time, then 03:00 winter time
@@ -159,7 +159,7 @@ def test_equal_by_value_and_hashable() -> None:
     assert weekly({"mon": "09:00"}) != weekly({"tue": "09:00"})
 
 
-def test_what_the_caller_passed_may_change_later() -> None:
+def test_later_changes_of_arguments_have_no_effect() -> None:
     times = ["09:00"]
     days = {"mon": times}
     trigger = weekly(days)

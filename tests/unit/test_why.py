@@ -1,4 +1,4 @@
-"""Why: instants that the ledger has no row for, with the answers written by hand."""
+"""Tests of `why()` for instants without a ledger row, with the answers written by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.asking import (
+from tests.why_samples import (
     BERLIN,
     CREATED,
     DAILY,
@@ -60,22 +60,22 @@ def test_created_paused() -> None:
 
 
 def test_deleted() -> None:
-    gone = an_event("deleted", "2026-03-09T20:00Z", "bob", trigger=DAILY.to_json())
-    after = ask("2026-03-10T08:00Z", gone, is_deleted=True)
+    deletion = an_event("deleted", "2026-03-09T20:00Z", "bob", trigger=DAILY.to_json())
+    after = ask("2026-03-10T08:00Z", deletion, is_deleted=True)
     assert after.verdict is Verdict.DELETED
     assert after.text == (
         "It did not fire at Tue 2026-03-10 08:00 +0000: bob deleted the schedule on Mon 2026-03-09 "
         "20:00 +0000."
     )
-    before = ask("2026-03-09T09:00Z", gone, is_deleted=True)
+    before = ask("2026-03-09T09:00Z", deletion, is_deleted=True)
     assert before.verdict is Verdict.NOT_A_TIME
     fired = a_ledger_row(S.SUCCEEDED, "2026-03-10T08:00Z")
-    assert ask("2026-03-10T08:00Z", gone, is_deleted=True, occurrence=fired).verdict == "fired"
+    assert ask("2026-03-10T08:00Z", deletion, is_deleted=True, occurrence=fired).verdict == "fired"
 
 
 def test_deleted_by_a_release_that_kept_no_rule() -> None:
-    gone = an_event("deleted", "2026-03-09T20:00Z", "bob")
-    answer = ask("2026-03-05T08:00Z", gone, is_deleted=True)
+    deletion = an_event("deleted", "2026-03-09T20:00Z", "bob")
+    answer = ask("2026-03-05T08:00Z", deletion, is_deleted=True)
     assert answer.verdict is Verdict.DELETED
     assert "the rule of that time is no longer stored" in answer.text
     assert fact(answer, "deleted_by") == "bob"
@@ -114,7 +114,7 @@ def test_behind_the_end() -> None:
     )
 
 
-def test_to_come() -> None:
+def test_future_times() -> None:
     answer = ask("2026-03-14T08:00Z")
     assert answer.verdict is Verdict.WILL_FIRE
     assert answer.text == (
@@ -124,7 +124,7 @@ def test_to_come() -> None:
 
 
 def test_runs_that_earlier_times_take() -> None:
-    """Two runs are left, for the 13th and the 14th."""
+    """Two runs are left, and are used on the 13th and the 14th."""
     schedule = a_schedule(max_runs=2)
     verdicts = [ask(f"2026-03-{day}T08:00Z", schedule=schedule).verdict for day in (13, 14, 15)]
     assert verdicts == ["will_fire", "will_fire", "finished"]
@@ -216,7 +216,7 @@ def test_neighbours_on_one_side_only() -> None:
     )
 
 
-def test_times_are_told_as_finely_as_they_are() -> None:
+def test_times_are_shown_with_their_precision() -> None:
     start = datetime(2026, 3, 10, 0, 42, 55, 250_000, tzinfo=UTC)
     rule = every(seconds=5, start_at=start)
     answer = ask("2026-03-10T00:43Z", schedule=a_schedule(rule))
@@ -258,7 +258,7 @@ def test_wall_times_that_do_not_exist(gap: Any) -> None:
 
 
 def test_wall_time_that_a_shift_moved() -> None:
-    """02:30 that is not there is 03:30, which the rule fires at."""
+    """02:30 does not exist and is shifted to 03:30, at which the rule fires."""
     rule = cron("30 2 * * *", tz="Europe/Berlin", gap="shift")
     answer = ask(datetime(2026, 3, 29, 2, 30, tzinfo=BERLIN), schedule=a_schedule(rule))
     assert answer.verdict is Verdict.WILL_FIRE
@@ -276,7 +276,7 @@ def test_doubled_wall_times() -> None:
 
 
 def test_another_rule_held_then() -> None:
-    """At nine until the 9th, at ten since."""
+    """The rule was at nine until the 9th, and is at ten since."""
     schedule = a_schedule(cron("0 10 * * *", tz="Europe/Berlin"))
     edit = an_event("changed", "2026-03-09T12:00Z", "bob", trigger=DAILY.to_json())
     answer = ask("2026-03-08T09:00Z", edit, schedule=schedule)
@@ -319,7 +319,7 @@ def test_lengths_of_time() -> None:
 
 
 def test_instant_of_a_write_belongs_to_what_was_before() -> None:
-    """What is created, paused or resumed at nine has its first time after nine."""
+    """A schedule created, paused or resumed at nine has its first time after nine."""
     nine = cron("0 9 * * *")
     made = replace(a_schedule(nine), created_at_ms=ms("2026-03-03T09:00Z"))
     stored = Stored(made, [an_event("created", "2026-03-03T09:00Z")], index_row(made, to_ms(NOW)))

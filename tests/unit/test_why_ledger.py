@@ -1,11 +1,11 @@
-"""Why: what the ledger has a row for, with the answers written by hand."""
+"""Tests of `why()` for instants with a ledger row, with the answers written by hand."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
-from tests.asking import S, a_ledger_row, an_event, ask, fact, ms
+from tests.why_samples import S, a_ledger_row, an_event, ask, fact, ms
 
 from duly.model.ledger import Occurrence
 from duly.operate.why import Verdict
@@ -158,7 +158,7 @@ def test_what_the_ledger_says(name: str) -> None:
     assert fact(answer, "state") == row.state
 
 
-def test_extra_is_told_though_it_is_no_time() -> None:
+def test_extra_runs_are_shown_although_they_are_no_times() -> None:
     row = a_ledger_row(S.SUCCEEDED, "2026-03-10T10:30:12Z", reason="run_now")
     answer = ask("2026-03-10T10:30:12Z", occurrence=row)
     assert answer.verdict is Verdict.FIRED
@@ -171,8 +171,8 @@ def test_instant_between_missed_times_is_not_a_time() -> None:
     assert answer.verdict is Verdict.NOT_A_TIME
 
 
-def test_withdrawn_by_whom() -> None:
-    """The job is made ahead of its time, so the edit may come before it."""
+def test_withdrawn_names_the_actor() -> None:
+    """The job was made ahead of its time, so the edit may be earlier than that time."""
     edit = an_event("paused", "2026-03-10T07:59:30Z", "bob", note="holiday")
     row = a_ledger_row(S.WITHDRAWN, "2026-03-10T08:00Z")
     answer = ask("2026-03-10T08:00Z", edit, occurrence=row)
@@ -184,7 +184,7 @@ def test_withdrawn_by_whom() -> None:
     assert fact(answer, "paused_by") == "bob"
 
 
-def test_swallowed_by_a_pause() -> None:
+def test_missed_in_a_pause() -> None:
     row = a_ledger_row(
         S.MISSED,
         "2026-03-08T08:00Z",
@@ -207,7 +207,7 @@ def test_swallowed_by_a_pause() -> None:
 
 
 def test_every_verdict_has_its_case() -> None:
-    """Of those the table above cannot hold, each has a test of its own in test_why."""
+    """Verdicts that are not in the table above have tests in test_why."""
     apart = {
         "before_creation",
         "deleted",

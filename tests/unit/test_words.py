@@ -1,4 +1,4 @@
-"""The words of a rule: a table of what people read, and searches for words that are not true."""
+"""Tests of rules in words: a table of examples, and searches for wrong descriptions."""
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -170,7 +170,7 @@ def test_once_words_are_in_utc_and_as_fine_as_needed() -> None:
     assert once_words(at.replace(second=5)).endswith("at 09:00:05 UTC")
 
 
-def test_words_without_end_are_not_said() -> None:
+def test_very_long_descriptions_are_shortened() -> None:
     endless = ",".join(f"{day}#{nth}" for day in range(7) for nth in range(1, 5))
     assert cron_words(f"0 0 * * {endless}") == "At the many times the cron expression lists"
 
@@ -262,8 +262,8 @@ def test_different_days_have_different_words() -> None:
     assert [words for words, sets in meanings.items() if len(sets) > 1] == []
 
 
-def hear_numbers(text: str, high: int) -> set[int]:
-    """The numbers of `each hour`, `hours 1 to 3 and 5` or `every 2nd hour from hour 1`."""
+def parse_numbers(text: str, high: int) -> set[int]:
+    """Return the numbers in `each hour`, `hours 1 to 3 and 5` or `every 2nd hour from hour 1`."""
     if text.startswith("each "):
         return set(range(high + 1))
     if stepped := re.fullmatch(r"every (\d+).. \w+ from \w+ (\d+)(?: to \w+ (\d+))?", text):
@@ -272,8 +272,8 @@ def hear_numbers(text: str, high: int) -> set[int]:
     return {n for span in spans for n in range(int(span[0]), int(span[-1]) + 1)}
 
 
-def hear_minutes(words: str) -> set[int]:
-    """The minutes of the day that a reader of the words would expect."""
+def parse_minutes(words: str) -> set[int]:
+    """Return the minutes of the day that the words describe."""
     clocks = [int(h) * 60 + int(m) for h, m in re.findall(r"(\d\d):(\d\d)", words)]
     if words.startswith("Every day at "):
         return set(clocks)
@@ -282,18 +282,18 @@ def hear_minutes(words: str) -> set[int]:
         first, last = clocks or (0, 1439)
         return set(range(first, last + 1, int(every[1] or 1) * (60 if every[2] == "hour" else 1)))
     if within := re.fullmatch(r"Every (\d+ )?minutes?( from minute .*)? of (.*)", words):
-        minutes = hear_numbers(f"every {int(within[1] or 1)}th m{within[2] or ' from m 0'}", 59)
+        minutes = parse_numbers(f"every {int(within[1] or 1)}th m{within[2] or ' from m 0'}", 59)
         place = within[3]
     else:
         listed, place = words.removeprefix("At ").split(" past ")
-        minutes = hear_numbers(listed, 59)
-    return {h * 60 + m for h in hear_numbers(place, 23) for m in minutes}
+        minutes = parse_numbers(listed, 59)
+    return {h * 60 + m for h in parse_numbers(place, 23) for m in minutes}
 
 
-def test_words_heard_give_the_times_that_were_said() -> None:
+def test_parsed_words_give_the_times_of_the_rule() -> None:
     random = Random(3)
     for _ in range(3_000):
         minute, hour = (simple_field(random, *span) for span in SPANS[1:3])
-        said = {h * 60 + m for h in expand(hour, 0, 23) for m in expand(minute, 0, 59)}
+        expected = {h * 60 + m for h in expand(hour, 0, 23) for m in expand(minute, 0, 59)}
         words = cron_words(f"{minute} {hour} * * *")
-        assert hear_minutes(words) == said, (minute, hour, words)
+        assert parse_minutes(words) == expected, (minute, hour, words)

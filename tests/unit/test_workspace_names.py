@@ -1,4 +1,4 @@
-"""Workspaces and users have separate places: no workspace may be named like a user's."""
+"""Tests that workspaces cannot be named like the workspace of a user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ FREE = ["acme", "users:ada", "User:ada", "systems", "the user:ada"]
 
 
 @pytest.mark.parametrize("name", RESERVED)
-def test_reserved_names_are_refused_where_they_come_in(name: str) -> None:
+def test_reserved_names_are_refused(name: str) -> None:
     scope = Scope("workspace", name)
 
     async def check() -> None:
@@ -75,13 +75,13 @@ def test_reserved_names_are_refused_where_they_come_in(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FREE)
-def test_other_names_are_free(name: str) -> None:
+def test_other_names_are_accepted(name: str) -> None:
     assert check_workspace(name) == name
     assert place_of_jobs(user("ada"), name) == place_of_jobs(workspace(name)) == name
     assert Principal("ada", name).workspace == name
 
 
-def test_places_of_users_workspaces_and_the_system_are_apart() -> None:
+def test_workspaces_of_users_and_the_system_are_separate() -> None:
     assert place_of_jobs(user("ada"), "user:ada") == workspace_of(user("ada")) == "user:ada"
     assert place_of_jobs(SYSTEM, "system") == "system"
     with pytest.raises(InvalidInput, match="is reserved"):
@@ -102,8 +102,8 @@ def test_keys_of_a_user_cannot_be_taken_by_a_workspace() -> None:
     asyncio.run(check())
 
 
-def test_what_is_stored_under_such_names_stays_readable() -> None:
-    """A schedule and a job of a release that took the names are read, paused and deleted."""
+def test_data_stored_under_reserved_names_stays_readable() -> None:
+    """Schedules and jobs of a release that allowed these names can be read, paused and deleted."""
     scope = Scope.parse("workspace:user:ada")
     assert principal_of(scope).scope == scope
     assert principal_of("user:bob", "user:ada").workspace == "user:ada"

@@ -1,7 +1,7 @@
-"""Zones: every change of clocks in the zone files, and what each rule makes of it.
+"""Tests of zones: all clock changes in the zone files, and the behaviour of rules at them.
 
-The files are read here byte by byte, so that the segments found by probing are compared with
-what is written, not with another answer of zoneinfo.
+The zone files are parsed here, so that the segments found by probing are compared with the data
+in the files rather than with zoneinfo.
 """
 
 import calendar
@@ -36,7 +36,7 @@ def at(text: str) -> datetime:
 
 @cache
 def regions() -> dict[str, list[str]]:
-    """Names of the tzdata package by their first part; of equal files one name."""
+    """Return the names in the tzdata package by their first part, one name for equal files."""
     seen: dict[bytes, str] = {}
     for name in files("tzdata").joinpath("zones").read_text().split():
         seen.setdefault(zone_file(name), name)
@@ -51,7 +51,7 @@ def zone_file(name: str) -> bytes:
 
 
 def written_changes(name: str) -> list[Change]:
-    """Changes of the offset from 1970 to 2199 that a zone's TZif file states (RFC 9636).
+    """Return the changes of offset from 1970 to 2199 in the TZif file of a zone (RFC 9636).
 
     A header of 44 bytes, a block with 4-byte times, then both again with 8-byte times; at the
     end, between line feeds, the rule for all times after the last one listed.
@@ -74,7 +74,7 @@ def written_changes(name: str) -> list[Change]:
 
 
 def changes_of(listed: list[tuple[int, int]], before: int) -> list[Change]:
-    """Of (instant, offset from then on), those in 1970–2199 that do change the offset."""
+    """Return the (instant, offset) pairs in 1970–2199 that change the offset."""
     found: list[Change] = []
     for instant, offset in listed:
         if offset != before and 0 < instant < END:
@@ -84,7 +84,7 @@ def changes_of(listed: list[tuple[int, int]], before: int) -> list[Change]:
 
 
 def ruled(rule: str) -> list[tuple[int, int]]:
-    """(instant, offset) of a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3, 1970–2199."""
+    """Return (instant, offset) of a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3, 1970–2199."""
     match = re.fullmatch(rf"{NAME}([-+:0-9]+)(?:{NAME}([-+:0-9]*),(.+),(.+))?", rule)
     assert match, rule
     standard = -clock(match[1])
@@ -99,7 +99,7 @@ def ruled(rule: str) -> list[tuple[int, int]]:
 
 
 def wall(rule: str, year: int) -> int:
-    """Seconds of the wall time `M10.5.0/3`: month 10, last (5) Sunday (0), at 3 o'clock."""
+    """Return the seconds of `M10.5.0/3`: 03:00 on the last (5) Sunday (0) of month 10."""
     date, _, time = rule.partition("/")
     month, week, weekday = (int(part) for part in date.removeprefix("M").split("."))
     weeks = [days[(weekday - 1) % 7] for days in calendar.monthcalendar(year, month)]
@@ -110,14 +110,14 @@ def wall(rule: str, year: int) -> int:
 
 
 def clock(text: str) -> int:
-    """Seconds of `[-+]hh[:mm[:ss]]`."""
+    """Return the seconds of `[-+]hh[:mm[:ss]]`."""
     parts = [int(part) for part in text.lstrip("-+").split(":")]
     seconds = sum(part * unit for part, unit in zip(parts, (HOUR, 60, 1), strict=False))
     return -seconds if text.startswith("-") else seconds
 
 
 def from_package(name: str) -> Zone:
-    """The zone from the package's file, whatever files the machine has of its own."""
+    """Return the zone from the tzdata package, even if the machine has zone files."""
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return Zone(name, ZoneInfo.from_file(file, key=name))
 
@@ -153,7 +153,7 @@ def test_no_change_is_missed(region: str) -> None:
 
 @pytest.mark.parametrize("region", regions())
 def test_changes_are_further_apart_than_the_probes(region: str) -> None:
-    """Probing every third day, in wall time, finds two changes if they are five apart."""
+    """Probing every third day of wall time finds two changes if they are five days apart."""
     for name in regions()[region]:
         instants = [change for change, _, _ in written_changes(name)]
         distances = [later - earlier for earlier, later in pairwise(instants)]
@@ -189,7 +189,7 @@ def test_changes_a_century_ahead_by_hand() -> None:
 
 
 def test_bounds_of_changes() -> None:
-    """After its first argument, up to and including its second."""
+    """The range excludes its first bound and includes its second."""
     change = int(datetime(2026, 3, 29, 1, tzinfo=UTC).timestamp())
     berlin = zone("Europe/Berlin")
     assert berlin.changes(change - 1, change) == [(change, 3600, 7200)]
@@ -203,7 +203,7 @@ def test_a_zone_without_changes() -> None:
 
 
 def fires(trigger: Trigger, after: str, n: int) -> list[str]:
-    """The next n times in UTC, to the minute, without their year."""
+    """Return the next n times in UTC, to the minute, without the year."""
     found, last = [], at(after)
     for _ in range(n):
         following = trigger.next_after(last)
@@ -213,7 +213,7 @@ def fires(trigger: Trigger, after: str, n: int) -> list[str]:
     return found
 
 
-# In each zone: what a clock change removes, and what it repeats. A window begins the day before.
+# For each zone, the times that a clock change removes or repeats, in a window from the day before.
 GAP_NIGHTS = {
     # 02:00 becomes 03:00 at 01:00 UTC.
     "Europe/Berlin": (
@@ -248,7 +248,7 @@ GAP_NIGHTS = {
         *("30 0 * * *", "2026-09-05 12:00"),
         *("09-06 04:00", "09-06 04:30", "09-07 03:30"),
     ),
-    # 30 December has no hour at all; its 09:00, shifted by a day, is the 31st's own.
+    # 30 December does not exist; its 09:00, shifted by a day, is 09:00 of the 31st.
     "Pacific/Apia": (
         *("0 9 * * *", "2011-12-29 20:00"),
         *("12-30 10:00", "12-30 19:00", "12-30 19:00"),
@@ -343,11 +343,11 @@ def test_lost_times_run_once_at_one_instant(expression: str, gap: Gap, expected:
 
 
 OPEN_HOURS = [
-    # Nothing is lost in a gap and nothing left out of a fold: every real hour, half hour, …
+    # A starred hour fires at every elapsed hour or half hour, through gaps and folds.
     ("0 * * * *", "2026-03-28 23:30", ["00:00", "01:00", "02:00"]),
     ("0 * * * *", "2026-10-24 23:30", ["00:00", "01:00", "02:00"]),
     ("*/30 * * * *", "2026-10-25 00:15", ["00:30", "01:00", "01:30", "02:00"]),
-    # 02:30 is not there, 04:30 is; in autumn 02:30 comes twice.
+    # 02:30 does not exist, 04:30 does; in autumn 02:30 exists twice.
     ("30 */2 * * *", "2026-03-28 23:00", ["23:30", "02:30", "04:30"]),
     ("30 */2 * * *", "2026-10-24 22:00", ["22:30", "00:30", "01:30", "03:30"]),
 ]

@@ -1,4 +1,4 @@
-"""Versions of the zone rules: found where zoneinfo reads, and ordered."""
+"""Tests of the version of the zone rules: found where zoneinfo reads, and ordered."""
 
 import zoneinfo
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The parts of documents that are made from the code.
+"""The parts of documents that are generated from the code.
 
-A page marks where such a part stands, `<!-- generated: name -->` to `<!-- end -->`; what is around
-it is written by hand. `make docs` fills the marks, and a test fails when one is stale.
+A page contains such a part between `<!-- generated: name -->` and `<!-- end -->`; the rest is
+written by hand. `make docs` updates the parts, and a test fails when one is out of date.
 """
 
 from tools.reference.pages import PAGES, fill, marks, stale

@@ -1,4 +1,4 @@
-"""`python -m tools.reference`: fill every mark of every page; says which pages changed."""
+"""`python -m tools.reference`: update the generated parts of all pages, and print what changed."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Write what is stale."""
+    """Update the pages that are out of date."""
     for page in stale(ROOT):
         path = ROOT / page
         path.write_text(fill(page, path.read_text()))
-        print(f"docs: {page} is new")
+        print(f"docs: updated {page}")
 
 
 if __name__ == "__main__":

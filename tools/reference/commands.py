@@ -1,4 +1,4 @@
-"""Every command of `duly` with its help, from the commands themselves."""
+"""Generate the list of `duly` commands with their help."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _WIDTH = 96
 
 
 def every_command() -> str:
-    """A section for each command, in order."""
+    """Return a section for each command, in order."""
     return "\n".join(_section(path, command) for path, command in commands())
 
 
 def commands(
     command: click.Command = main, path: tuple[str, ...] = ("duly",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command below one, in order, with the words that call it."""
+    """Yield a command and its subcommands in order, each with the words that call it."""
     yield path, command
     if isinstance(command, click.Group):
         for name in sorted(command.commands):

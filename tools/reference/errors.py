@@ -1,6 +1,6 @@
-"""Errors: the classes that Duly raises, and the words of its HTTP answers.
+"""Generate the tables of errors: the classes that Duly raises, and the codes of HTTP answers.
 
-The words are looked for in the source: every answer is made by a call that names status and word.
+The codes are found in the source, because each answer is created by a call with status and code.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tools.reference.markdown import code, table
 
 _MAKERS = {"problem", "refusal"}
 _FOLDERS = ("web", "dispatch")
-# What is raised outside errors.py must have been imported to be found.
+# Modules outside errors.py that define errors; they must be imported so that the errors are found.
 _RAISERS = ("duly.runtime",)
 
 
 def tree() -> str:
-    """The tree, as its module draws it."""
+    """Return the tree of errors from the docstring of `duly.errors`."""
     drawing = (errors.__doc__ or "").partition("\n\n")[2]
     return f"```text\n{drawing.strip()}\n```"
 
 
 def classes() -> str:
-    """Every class, its public home, and what a command ends with when it is raised."""
+    """Return the table of classes with their public modules and the exit codes of commands."""
     rows = [
         (code(kind.__name__), code(_home(kind)), str(_exit_of(kind)), (kind.__doc__ or "").strip())
         for kind in every_class()
@@ -38,7 +38,7 @@ def classes() -> str:
 
 
 def words() -> str:
-    """Every word of an HTTP answer, with its statuses."""
+    """Return the table of the error codes of HTTP answers with their statuses."""
     found: dict[str, set[int]] = {}
     for status, word in every_word():
         found.setdefault(word, set()).add(status)
@@ -47,14 +47,14 @@ def words() -> str:
 
 
 def every_class() -> list[type[DulyError]]:
-    """The root and all below it, in the order of the tree."""
+    """Return the root class and all its subclasses, in the order of the tree."""
     for module in _RAISERS:
         import_module(module)
 
     def below(kind: type[DulyError]) -> Iterator[type[DulyError]]:
         yield kind
         for each in kind.__subclasses__():
-            # What tests inject is no part of the reference, whether it was imported or not.
+            # Errors that only tests raise are not part of the reference.
             is_ours = each.__module__.startswith("duly.")
             if is_ours and not each.__module__.startswith("duly.testing"):
                 yield from below(each)
@@ -63,7 +63,7 @@ def every_class() -> list[type[DulyError]]:
 
 
 def every_word() -> Iterator[tuple[int, str]]:
-    """(status, word) of every call that makes an answer with an error."""
+    """Yield (status, code) of each call that creates an error answer."""
     for folder in _FOLDERS:
         for file in sorted(Path(str(resources.files("duly") / folder)).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text())):
@@ -92,5 +92,5 @@ def _home(kind: type[DulyError]) -> str:
 
 
 def _exit_of(kind: type[DulyError]) -> int:
-    """By its family: the tree decides, not how one is made."""
+    """Return the exit code of a class, without calling its constructor."""
     return exit_code(kind.__new__(kind))

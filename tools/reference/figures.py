@@ -1,4 +1,4 @@
-"""Tables of what was measured, from benchmarks/results: no figure stands in a document by hand."""
+"""Generate the tables of measurements in the documents from benchmarks/results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
 def peers() -> str:
-    """Beside others: rows claimed and advanced, and jobs run, as each was paired."""
+    """Return the comparison with other products: rows claimed and advanced, and jobs run."""
     version = _results("index")["machine"]["apscheduler"]
     rows = []
     for database, peer in (("PostgreSQL", "APScheduler"), ("SQLite", "APScheduler, WAL")):
@@ -25,7 +25,7 @@ def peers() -> str:
     for pairing in _results("jobs")["pairings"]:
         where = "SQLite" if pairing["name"] == "huey" else "PostgreSQL"
         ours, theirs = median(pairing["ours"]), median(pairing["others"])
-        # As the benchmark judges: each run of ours by the run beside it, on one machine's one hour.
+        # As in the benchmark: the ratio of each pair of runs, which ran right after each other.
         ratio = median(map(truediv, pairing["ours"], pairing["others"]))
         rows.append((f"jobs, {where}", _peer(pairing), ours, theirs, ratio))
     return table(
@@ -38,7 +38,7 @@ def peers() -> str:
 
 
 def growth() -> str:
-    """What a tick costs over more and more stored schedules."""
+    """Return the cost of one claim by the number of stored schedules."""
     found = _results("index")["databases"]
     sizes = [each["stored"] for each in found[0]["ticks"]]
     rows = [
@@ -49,7 +49,7 @@ def growth() -> str:
 
 
 def claims() -> str:
-    """Due rows claimed and advanced, by batch."""
+    """Return the due rows claimed and advanced per second, by batch size."""
     rows = [
         (
             each["database"],
@@ -64,7 +64,7 @@ def claims() -> str:
 
 
 def jobs() -> str:
-    """Jobs, by the number of worker processes; and what an idle worker costs."""
+    """Return jobs per second by the number of worker processes, and the cost of an idle worker."""
     found = _results("jobs")
     idle = found["idle"]
     rows = [
@@ -85,7 +85,7 @@ def jobs() -> str:
 
 
 def posts() -> str:
-    """Posts of a tick."""
+    """Return the posts per second of a tick."""
     found = _results("dispatch")
     rows = [(name, _whole(each["median"])) for name, each in found["posts_per_s"].items()]
     load = found["load_at_start"]
@@ -95,13 +95,19 @@ def posts() -> str:
 
 
 def machine() -> str:
-    """Where and when each was measured."""
+    """Return the machine and date of each benchmark."""
     rows = []
     for name in ("index", "jobs", "dispatch"):
         found = _results(name)
         where = found["machine"]
         rows.append(
-            (name, found["date"], where["system"], where["python"], where.get("disk", "not said"))
+            (
+                name,
+                found["date"],
+                where["system"],
+                where["python"],
+                where.get("disk", "not recorded"),
+            )
         )
     return table(("benchmark", "date", "machine", "Python", "disk"), rows)
 
@@ -117,16 +123,16 @@ def _claimed(database: str, who: str) -> float:
 
 
 def _peer(pairing: Any) -> str:
-    """Its name and version; how it was set is in the JSON."""
-    said = pairing["theirs"]["configuration"].split(",")[0]
+    """Return the name and version of a peer; its configuration is in the JSON."""
+    version = pairing["theirs"]["configuration"].split(",")[0]
     name = pairing["name"].removesuffix(" preset")
     if name == "bare SQL":
-        return f"{name} by {said}"
-    return f"{name} {said}" + (", its own preset" if name != pairing["name"] else "")
+        return f"{name} by {version}"
+    return f"{name} {version}" + (", its own preset" if name != pairing["name"] else "")
 
 
 def _whole(figure: float) -> str:
-    """Two digits say what such a figure is worth; the JSON has them all."""
+    """Return a figure rounded to two significant digits; the JSON has all of them."""
     step = 10 ** max(0, len(str(int(figure))) - 2)
     return f"{round(figure / step) * step:,}"
 

@@ -1,4 +1,4 @@
-"""Rows of words as Markdown."""
+"""Format text and tables as Markdown."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; bars inside a cell are escaped."""
+    """Return a table. Bars inside cells are escaped."""
     lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in rows)]
     return "\n".join(lines)
 
 
 def code(text: object) -> str:
-    """Text as code."""
+    """Return text as inline code."""
     return f"`{text}`"
 
 
 def words(names: Iterable[object]) -> str:
-    """Names as code, by commas."""
+    """Return names as inline code, separated by commas."""
     return ", ".join(code(name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Every metric, from what a process answers to a scraper."""
+"""Generate the table of metrics from the answer of a process to a scraper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOKEN = "a-token-for-the-reference-of-metrics"  # noqa: S105
 
 
 def every_metric() -> str:
-    """Name, type, labels and help of each."""
+    """Return the table of metrics: name, type, labels and help."""
     rows = [
         (code(_name(family)), family.type, words(_labels(family)), f"{family.documentation}.")
         for family in sorted(families(), key=lambda family: family.name)
@@ -28,7 +28,7 @@ def every_metric() -> str:
 
 
 def families() -> list[Metric]:
-    """What an application with one job that ran says of itself."""
+    """Return the metrics of an application that has run one job."""
     found = text_string_to_metric_families(asyncio.run(_scraped()))
     return [family for family in found if not family.name.endswith("_created")]
 
@@ -38,14 +38,14 @@ async def _scraped() -> str:
 
     @flow.action
     async def act() -> None:
-        """Do nothing, so that there is an attempt to count."""
+        """Do nothing; the call is counted as an attempt."""
 
     async with Duly("memory:", flows=[flow]) as app:
         pages = dashboard_app(app, OperatorAuth(AuthOptions(metrics_token=_TOKEN)))
         await app.client.enqueue(act)
         await drain(app)
-        await app.client.enqueue(act)  # one that waits, so that its queue is counted
-        await app.schedule(act, 30)  # a time that is planned at once, so that the ledger has one
+        await app.client.enqueue(act)  # left waiting, so that its queue is counted
+        await app.schedule(act, 30)  # planned at once, so that the ledger has an occurrence
         transport = httpx.ASGITransport(app=pages)
         async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
             answer = await client.get("/metrics", headers={"authorization": f"Bearer {_TOKEN}"})

@@ -1,4 +1,4 @@
-"""The HTTP surface, from the OpenAPI document."""
+"""Generate the tables of the HTTP API from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHO = {"bearer": "gateway", "signed": "gateway", "user": "end user", "sender": 
 
 
 def summary() -> str:
-    """One line for each operation."""
+    """Return a table with a line for each operation."""
     rows = []
     for method, path, found in _operations():
         who = next((_WHO[name] for scheme in found["security"] for name in scheme), "anybody")
@@ -21,17 +21,17 @@ def summary() -> str:
 
 
 def bodies() -> str:
-    """A table for each kind of body."""
+    """Return a table for each kind of body."""
     parts = []
     for name, schema in sorted(document()["components"]["schemas"].items()):
         needed = schema.get("required", ())
         rows = [
-            (code(field), _kind(about), "yes" if field in needed else "")
-            for field, about in schema.get("properties", {}).items()
+            (code(field), _kind(each), "yes" if field in needed else "")
+            for field, each in schema.get("properties", {}).items()
         ]
         if rows:
-            said = schema.get("description", "")
-            parts.append(f"### {name}\n\n{said}\n\n{table(('field', 'type', 'always'), rows)}")
+            about = schema.get("description", "")
+            parts.append(f"### {name}\n\n{about}\n\n{table(('field', 'type', 'always'), rows)}")
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Which page takes which generated parts, and how they are put into it."""
+"""The generated parts of each page, and how they are inserted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PAGES: Mapping[str, Mapping[str, Maker]] = {
 
 
 def fill(page: str, text: str) -> str:
-    """The page with every mark filled; one that nobody fills, or that is lost, is an error."""
+    """Return the page with all marks filled. Refuse unknown, missing and duplicate marks."""
     makers = PAGES[page]
     if sorted(marks(text)) != sorted(makers):
         raise ValueError(f"{page} has the marks {marks(text)}, expected {list(makers)}")
@@ -53,10 +53,10 @@ def fill(page: str, text: str) -> str:
 
 
 def marks(text: str) -> list[str]:
-    """The names of the marks of a page, in order."""
+    """Return the names of the marks of a page, in order."""
     return [name for _, name, _, _ in MARK.findall(text)]
 
 
 def stale(root: Path) -> list[str]:
-    """Pages that do not say what the code says."""
+    """Return the pages whose generated parts are out of date."""
     return [page for page in PAGES if (text := (root / page).read_text()) != fill(page, text)]

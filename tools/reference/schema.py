@@ -1,4 +1,4 @@
-"""The tables: columns and indexes, read from a database that the migrations have made."""
+"""Generate the list of tables with columns and indexes, from a migrated database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = {"BIGINT": "whole, 64 bits", "INTEGER": "whole", "TEXT": "text"}
 
 
 def migrations() -> str:
-    """The numbered steps, and the release that can still work on each."""
+    """Return the table of migrations, each with the oldest schema version that can read it."""
     rows = [
         (f"{step.number:04}", step.name, _readable_from(step.number))
         for step in migrate.migrations("postgresql")
@@ -27,22 +27,22 @@ def migrations() -> str:
 
 
 def every_table() -> str:
-    """A section for each table."""
+    """Return a section for each table."""
     tables, statements = make_tables(), _indexes()
     parts = []
     for field in fields(Tables):
         found: Table = getattr(tables, field.name)
-        lines = [f"- {code(name)}: {said}" for name, said in statements.get(found.name, ())]
+        lines = [f"- {code(name)}: {about}" for name, about in statements.get(found.name, ())]
         listed = "\n".join(["", "Indexes:", "", *lines]) if lines else ""
         parts.append(f"### {found.name}\n\n{_columns(found)}\n{listed}".rstrip())
     return "\n\n".join(parts)
 
 
 def _readable_from(number: int) -> str:
-    """Asked of the statement that records a step, which is where databases have it from."""
-    said = migrate.record_statement(dialect_of(_URL), make_tables(), number)
-    found = re.search(rf"\({number}, (\d+),", said)
-    assert found is not None, said
+    """Return the oldest schema version for a step, from the statement that records the step."""
+    statement = migrate.record_statement(dialect_of(_URL), make_tables(), number)
+    found = re.search(rf"\({number}, (\d+),", statement)
+    assert found is not None, statement
     return found[1]
 
 
@@ -70,7 +70,7 @@ def _postgresql_keys() -> dict[str, list[str]]:
 
 
 def _indexes() -> dict[str, list[tuple[str, str]]]:
-    """By table: names of indexes, and what each is on, as SQLite keeps it."""
+    """Return the indexes by table: the name, and the columns as SQLite reports them."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, on, sql in _made():
         unique = "unique, " if sql.startswith("CREATE UNIQUE") else ""
@@ -82,7 +82,7 @@ def _indexes() -> dict[str, list[tuple[str, str]]]:
 
 
 def _only_on_postgresql(known: set[str]) -> list[tuple[str, str, str]]:
-    """Return name, table and columns of indexes that SQLite has no use for."""
+    """Return the name, table and columns of indexes that only PostgreSQL has."""
     found: dict[str, tuple[str, str, str]] = {}
     for step in migrate.migrations("postgresql"):
         for name in re.findall(r"DROP INDEX \{p\}(\w+)", step.sql):

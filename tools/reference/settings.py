@@ -1,6 +1,6 @@
-"""Settings of the environment, and every option that code may pass, with its default and meaning.
+"""Generate the tables of environment variables and of options in code.
 
-Names and defaults come from the classes, meanings from the texts under their fields.
+Names and defaults come from the classes, meanings from the docstrings of their fields.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OPTIONS: tuple[tuple[type, str], ...] = (
 
 
 def environment() -> str:
-    """The variables, and what each is for."""
+    """Return the table of environment variables."""
     source = inspect.getsource(Settings.from_environment)
     by_field = dict(_variables(source))
     rows = []
@@ -58,7 +58,7 @@ def environment() -> str:
 
 
 def options() -> str:
-    """A section for each class of options, the application itself first."""
+    """Return a section for each class of options, starting with the application."""
     parts = [f"### Duly\n\n{_of_application()}"]
     for kind, where in OPTIONS:
         rows = [(code(name), default, about) for name, default, about in fields(kind)]
@@ -68,7 +68,7 @@ def options() -> str:
 
 
 def fields(kind: type) -> list[tuple[str, str, str]]:
-    """Name, default and meaning of every field, in order."""
+    """Return the name, default and meaning of each field, in order."""
     documented = _texts(kind)
     return [(name, _default(kind, name), documented.get(name, "")) for name in _names(kind)]
 
@@ -88,7 +88,7 @@ def _of_application() -> str:
 
 
 def _variables(source: str) -> list[tuple[str, str]]:
-    """(field, variable): each variable is read for the keyword that follows from its name."""
+    """Return (field, variable) pairs; the field follows from the name of the variable."""
     return [
         (found.lower().removeprefix("duly_"), found) for found in re.findall(r"DULY_\w+", source)
     ]
@@ -101,7 +101,7 @@ def _names(kind: type) -> list[str]:
 
 
 def _texts(kind: type) -> dict[str, str]:
-    """The text that stands under each field."""
+    """Return the docstring of each field."""
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     found, last = dict[str, str](), ""
@@ -117,7 +117,7 @@ def _texts(kind: type) -> dict[str, str]:
 
 
 def _default(kind: type, name: str) -> str:
-    """As the class says it, where no instance can tell it shorter."""
+    """Return the default of a field as Markdown."""
     if kind is AuthOptions and name == "secret":
         return "chance"
     return _shown(getattr(kind(), name))

@@ -1,4 +1,4 @@
-"""The tables of transitions."""
+"""Generate the tables of state transitions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tools.reference.markdown import code, table, words
 
 
 def ledger() -> str:
-    """Of occurrences."""
+    """Return the transitions of occurrences."""
     return _transitions(LEDGER_TRANSITIONS.items(), OccurrenceState)
 
 
 def jobs() -> str:
-    """Of jobs."""
+    """Return the transitions of jobs."""
     return _transitions(TRANSITIONS.items(), JobState)
 
 
 def follows() -> str:
-    """What an occurrence does when its job moves."""
+    """Return the state changes of an occurrence when its job changes state."""
     rows = []
     for job in JobState:
         moves = [(state, follow(state, job)) for state in OccurrenceState]
-        told = [f"`{state}` → `{target}`" for state, target in moves if state != target]
-        if told:
-            rows.append((code(job), ", ".join(told)))
+        shown = [f"`{state}` → `{target}`" for state, target in moves if state != target]
+        if shown:
+            rows.append((code(job), ", ".join(shown)))
     return table(("the job goes to", "its occurrence goes"), rows)
 
 

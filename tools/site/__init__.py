@@ -1,1 +1,1 @@
-"""The documents as a site."""
+"""Build the documents as a site."""

@@ -1,4 +1,4 @@
-"""What MkDocs is told about this repository: files beside `docs/`, links, and colours of code."""
+"""Hooks for MkDocs: add files outside `docs/`, rewrite links, and colour code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ICON = ROOT / "src/duly/web/dashboard/static/icon.svg"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Take in what documents link to, and the colours of code."""
+    """Add the files that documents link to, and the style sheet for code."""
     for path in sorted(linked_files(ROOT)):
         files.append(File.generated(config, site_uri(path), abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "code.css", content=_colours()))
@@ -25,20 +25,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point every link at its place in the site."""
+    """Rewrite the links of a page for the site."""
     del config, files
     here = repository_path(page.file.src_uri)
     return relinked(markdown, here, lambda path: (ROOT / path).is_dir())
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let code blocks take the keyboard focus: a wide one can then be scrolled without a mouse."""
+    """Make code blocks focusable, so that wide ones can be scrolled with the keyboard."""
     del page, config, files
     return html.replace("<pre>", '<pre tabindex="0">')
 
 
 def _colours() -> str:
-    """For light screens, and for dark ones: styles whose faintest tone can still be read."""
+    """Return styles with sufficient contrast for light and dark screens."""
     light = HtmlFormatter(style="xcode").get_style_defs(".codehilite")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".codehilite")
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

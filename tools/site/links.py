@@ -1,8 +1,8 @@
-"""Links of documents, as they are in the site. Pure.
+"""Rewrite the links of documents for the site. Pure.
 
-Documents link to files beside `docs/`: to the architecture, to examples. Those are taken into the
-site under `repository/`, and every link is written anew from where its page stands there. A link to
-a folder, which a site has no page for, is left as its words.
+Documents link to files outside `docs/`, such as the architecture and the examples. Those are added
+to the site under `repository/`, and each link is rewritten relative to its page there. A link to a
+folder, for which the site has no page, becomes plain text.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 OUTSIDE = "repository"
-# A span of code comes first: what looks like a link inside of one is none.
+# Code spans match first, because a link inside one is not a link.
 LINK = re.compile(r"`[^`]*`|(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s#]+)(#[^()\s]*)?\)")
 FENCED = re.compile(r"(^ *(```+|~~~+).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
 
 
 def site_uri(path: str) -> str:
-    """Where a file of the repository stands in the site; code is text there, for browsers."""
+    """Return the path of a repository file in the site. Code gets `.txt`, so browsers show it."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     return f"{OUTSIDE}/{path}" if path.endswith(".md") else f"{OUTSIDE}/{path}.txt"
 
 
 def repository_path(uri: str) -> str:
-    """The file of the repository that a page of the site is made from."""
+    """Return the repository file that a page of the site is built from."""
     inside = f"{OUTSIDE}/"
     return uri.removeprefix(inside) if uri.startswith(inside) else f"docs/{uri}"
 
 
 def targets(text: str, here: str) -> Iterator[str]:
-    """The files that a document links to, by their paths in the repository."""
+    """Yield the files that a document links to, as paths in the repository."""
     for found in LINK.finditer(FENCED.sub("", text)):
         if found[2] and not _is_address(found[2]):
             yield _resolved(here, found[2])
 
 
 def relinked(text: str, here: str, is_folder: Callable[[str], bool]) -> str:
-    """A document with its links as they are in the site; `here` is its path in the repository."""
+    """Return a document with links for the site; `here` is its path in the repository."""
 
     def anew(found: re.Match[str]) -> str:
         if not found[2] or _is_address(found[2]):
@@ -50,7 +50,7 @@ def relinked(text: str, here: str, is_folder: Callable[[str], bool]) -> str:
         relative = posixpath.relpath(site_uri(target), posixpath.dirname(site_uri(here)) or ".")
         return f"{found[1]}({relative}{found[3] or ''})"
 
-    # split() keeps fences, each followed by its marks: a group of the pattern.
+    # split() returns each fenced block followed by its fence, which is a group of the pattern.
     parts = FENCED.split(text)
     return "".join(
         part if number % 3 == 1 else "" if number % 3 == 2 else LINK.sub(anew, part)
@@ -59,7 +59,7 @@ def relinked(text: str, here: str, is_folder: Callable[[str], bool]) -> str:
 
 
 def linked_files(root: Path) -> set[str]:
-    """Every file beside `docs/` that a document links to, and that those link to."""
+    """Return all files outside `docs/` that documents link to, directly or indirectly."""
     waiting = [path.relative_to(root).as_posix() for path in sorted(root.glob("docs/**/*.md"))]
     found = set(waiting)
     while waiting:

@@ -1,4 +1,4 @@
-"""An application that is given secrets and is careless with them: it tells them in every way."""
+"""An application that receives secrets and leaks them: in results, errors, progress and logs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ SECRETS = {
         start=11,
     )
 }
-"""By where each was planted: no two are alike, so that one that is found says its way."""
+"""By the place each was planted. All differ, so that a leaked one shows where it came from."""
 
 
 @dataclass
 class Login:
-    """What most actions are given."""
+    """The input of most actions."""
 
     note: str
     password: str
     ssn: str
-    """Secret because the actions say so."""
+    """Secret because the actions list it in `redact`."""
     more: dict[str, Any] | None = None
 
 
@@ -50,7 +50,7 @@ work = Flow("work", limits=Limits(shortest_interval_ms=1_000))
 
 @work.action(redact=["ssn"])
 async def succeed(login: Login, ctx: Context) -> dict[str, Any]:
-    """Ends well, and tells all."""
+    """Succeed, with secrets in the progress and in the result."""
     ctx.progress(50, f"pin={SECRETS['progress-pin']}, and I know {login.password} {login.ssn}")
     return {
         "echo": f"logged in as {login.ssn} with {login.password}",
@@ -62,7 +62,7 @@ async def succeed(login: Login, ctx: Context) -> dict[str, Any]:
 
 @work.action(redact=["ssn"], retry=QUICKLY)
 async def fail(login: Login) -> None:
-    """Fails twice, then is dead."""
+    """Fail on both attempts."""
     raise ValueError(
         f"{login.note}: {login.password!r} of {login.ssn} was refused; "
         f"api_key={SECRETS['raised-key']}; Authorization: Bearer {SECRETS['raised-header']}"
@@ -71,31 +71,31 @@ async def fail(login: Login) -> None:
 
 @work.action(redact=["ssn"], retry=QUICKLY)
 async def stumble(login: Login, ctx: Context) -> None:
-    """Fails once, and then not again."""
+    """Fail on the first attempt only."""
     if ctx.attempt == 1:
         raise ValueError(f"{login.note}: not yet with {login.password} of {login.ssn}")
 
 
 @work.action(redact=["ssn"], retry=MUCH_LATER)
 async def wait_long(login: Login) -> None:
-    """Fails, and waits to be tried again."""
+    """Fail, and wait long for the next attempt."""
     raise ValueError(f"{login.note}: later with {login.password} of {login.ssn}")
 
 
 @work.action(redact=["ssn"], queue="held", timeout_s=600)
 async def hold(login: Login, ctx: Context) -> None:
-    """Says how far it is, and stays at work."""
+    """Report progress, and keep running."""
     ctx.progress(40, f"half-way with {login.password} of {login.ssn}")
     await asyncio.Event().wait()
 
 
 @work.schedule(every(hours=6))
 async def tidy() -> None:
-    """Declared in code."""
+    """A schedule declared in code; the action does nothing."""
 
 
 def broken_input(routed: Routed) -> object:
-    """Raises with what was delivered."""
+    """Raise an error that contains the delivery."""
     raise ValueError(f"cannot read api_key {routed.body['api_key']} of {routed.body['ssn']}")
 
 
@@ -106,7 +106,7 @@ _BY_PROJECT = attribute_of("projects", "code", value=lambda body: body["project"
 @work.webhook("deployed", verify=_SIGNED, route=_BY_PROJECT)
 @work.action(redact=["ssn"], retry=RetryPolicy(attempts=1))
 async def deployed(delivery: dict[str, Any]) -> None:
-    """Given the body as it came."""
+    """Receive the body unchanged, and raise an error that contains it."""
     raise ValueError(f"delivery {delivery['api_key']} of {delivery['ssn']} cannot be used")
 
 
@@ -118,17 +118,17 @@ rough = Flow("rough")
 
 @rough.action
 async def never() -> None:
-    """Not reached."""
+    """The action of schedules whose dispatch fails."""
 
 
 def raising_input(_ctx: object) -> object:
-    """Raises with a secret."""
+    """Raise an error that contains a secret."""
     raise RuntimeError(f"Cookie: session={SECRETS['input-raised']}")
 
 
 @rough.resolve
 def resolve(schedule_id: str, _ctx: object) -> ScheduleConfig:
-    """Raises with a secret, or leaves that to the input."""
+    """Raise an error that contains a secret, or return an input function that does."""
     if schedule_id.endswith("unresolved"):
         raise RuntimeError(f"{schedule_id}: vault password={SECRETS['resolver-raised']}")
     principal = Principal(user_id="ada")
@@ -138,7 +138,7 @@ def resolve(schedule_id: str, _ctx: object) -> ScheduleConfig:
 
 
 def authenticate(request: Any) -> Principal | None:
-    """Whoever the header names."""
+    """Return the user that the header names."""
     name = request.headers.get("x-user")
     if name == "broken":
         raise RuntimeError(f"session_key: {SECRETS['authenticate-raised']}")
@@ -146,7 +146,7 @@ def authenticate(request: Any) -> Principal | None:
 
 
 def authorize(_principal: Principal, schedule: Any) -> bool:
-    """Knows no schedule of this name."""
+    """Raise an error that contains the input of the schedule named `unheard`."""
     if schedule.name == "unheard":
         raise RuntimeError(
             f"{schedule.definition.input['password']} of {schedule.definition.input}"

@@ -1,4 +1,4 @@
-"""What stands beside jobs and ledger: line, marks and counts, compared with these themselves."""
+"""Check tables derived from jobs and ledger: line, completion markers and counts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _LEDGER = (
 )
 
 
-def check_beside(store: Store) -> None:
-    """Who is queued stands in line, and nobody else; whoever runs is marked, and who has ended.
+def check_derived_rows(store: Store) -> None:
+    """Check that the line has exactly the queued jobs, and markers the running and ended jobs.
 
-    Marks of ended jobs name these once, and nobody else: they are counted. The counts of the ledger
-    are what a count of its rows gives.
+    Each ended job is in exactly one marker, because markers are counted. The counts of the ledger
+    equal a count of its rows.
     """
     if not isinstance(store, SqlStore):
         return
     with store._engine.connect() as connection:
         assert _rows(connection, _COUNTED) == _rows(connection, _LEDGER)
-        stands = f"SELECT {COLUMNS} FROM duly_job_line"  # noqa: S608
+        line = f"SELECT {COLUMNS} FROM duly_job_line"  # noqa: S608
         queued = f"SELECT {COLUMNS} FROM duly_jobs WHERE state = 'queued'"  # noqa: S608
-        assert _rows(connection, stands) == _rows(connection, queued)
+        assert _rows(connection, line) == _rows(connection, queued)
         marks = _rows(connection, "SELECT state, at_ms, jobs, ids, seq FROM duly_job_marks")
         named = [(job_id, *mark[:2]) for mark in marks for job_id in json.loads(mark[3])]
         marked = set(named)

@@ -1,4 +1,4 @@
-"""A schedule with its events and ledger rows, for tests that ask why."""
+"""Build a schedule with its events and ledger rows, for tests of `why()`."""
 
 from __future__ import annotations
 

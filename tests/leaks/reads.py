@@ -1,4 +1,4 @@
-"""Everything that can be read of a running product: pages, streams, answers, metrics, commands."""
+"""Read all outputs of a running application: pages, streams, API answers, metrics, commands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from duly.cli import main
 from duly.web.api.operations import OPERATIONS
-from tests.leaks.office import SECRETS
+from tests.leaks.application import SECRETS
 from tests.leaks.product import APP, environment
-from tests.leaks.story import ADA, BEARER, SCHEDULES, Played
+from tests.leaks.scenario import ADA, BEARER, SCHEDULES, ScenarioOutcome
 
-MOST_PAGES = 1_000
+MAX_PAGES = 1_000
 _LINK = re.compile(r'(?:href|data-href|action)="([^"]+)"')
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 WRITES = {
@@ -25,19 +25,19 @@ WRITES = {
     *("schedules resume", "schedules run", "schema init", "schema upgrade", "serve", "tick"),
     "worker",
 }
-"""Commands that are not for reading."""
+"""Commands that change something or keep running."""
 NO_DATABASE = {"completion", "explain", "operator hash", "schema check", "schema print"}
 """Commands that read no jobs and no schedules."""
 
 
 def sign_in(client: httpx.Client) -> None:
-    """Come in by the door."""
+    """Sign in to the dashboard."""
     fields = {"name": "ada", "password": SECRETS["operator"], "next": "/"}
     assert client.post("/sign-in", data=fields).status_code == 303
 
 
-def wish(client: httpx.Client, path: str, **fields: str) -> None:
-    """Step in, as a button of the pages does."""
+def submit(client: httpx.Client, path: str, **fields: str) -> None:
+    """Submit a form, as a button on a page does."""
     token = _TOKEN.search(client.get("/queue?name=nobody").text)
     assert token is not None
     answer = client.post(path, data={"csrf": token[1], "back": "/jobs", **fields})
@@ -45,10 +45,10 @@ def wish(client: httpx.Client, path: str, **fields: str) -> None:
 
 
 def crawl(client: httpx.Client) -> dict[str, str]:
-    """Every page that can be reached from the first one by links, headers included."""
+    """Return all pages that can be reached by links from the first one, with their headers."""
     seen: dict[str, str] = {}
     waiting = ["/"]
-    while waiting and len(seen) < MOST_PAGES:
+    while waiting and len(seen) < MAX_PAGES:
         path = waiting.pop()
         if path in seen:
             continue
@@ -59,12 +59,12 @@ def crawl(client: httpx.Client) -> dict[str, str]:
             for link in _LINK.findall(answer.text)
             if link.startswith("/") and not link.startswith("//")
         ]
-    assert not waiting, "there are more pages than anybody would look at"
+    assert not waiting, f"there are more than {MAX_PAGES} pages"
     return seen
 
 
 def stream(client: httpx.Client, page: str, word: str = "") -> str:
-    """A page's stream, up to the event that holds a word."""
+    """Return the event stream of a page up to the event that contains `word`."""
     text = ""
     with client.stream("GET", "/live", params={"at": page}) as answer:
         for line in answer.iter_lines():
@@ -75,7 +75,7 @@ def stream(client: httpx.Client, page: str, word: str = "") -> str:
 
 
 def api(base_url: str) -> dict[str, str]:
-    """Every GET of the JSON API, for everything that the story made."""
+    """Return the answers of all GET operations of the API, for each schedule of the scenario."""
     found: dict[str, str] = {}
     with httpx.Client(base_url=base_url, timeout=30) as client:
         for operation in OPERATIONS:
@@ -93,21 +93,21 @@ def _paths(template: str) -> Iterator[str]:
 
 
 def probes(client: httpx.Client) -> dict[str, str]:
-    """What machines ask."""
+    """Return the answers of the metrics and health endpoints."""
     bearer = {"authorization": f"Bearer {SECRETS['metrics-token']}"}
     return {
         path: client.get(path, headers=bearer).text for path in ("/metrics", "/healthz", "/readyz")
     }
 
 
-def reading(played: Played) -> dict[str, list[tuple[str, ...]]]:
-    """Every command that only looks, with what it is to look at."""
+def reading_commands(outcome: ScenarioOutcome) -> dict[str, list[tuple[str, ...]]]:
+    """Return the commands that only read, each with the arguments to call it with."""
     keys = [f"work/user:ada/{name}" for name in ("daily", "often", "own", "resting")]
     each: list[tuple[str, ...]] = [(key,) for key in keys]
     return {
         "health": [()],
         "jobs list": [(), ("--state", "dead")],
-        "jobs show": [(job_id,) for job_id in played.jobs.values()],
+        "jobs show": [(job_id,) for job_id in outcome.jobs.values()],
         "locks list": [()],
         "occurrences list": each,
         "queues list": [()],
@@ -122,11 +122,11 @@ def reading(played: Played) -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-def commands(played: Played, url: str, known: set[str]) -> dict[str, str]:
-    """What reading commands print, as tables and as JSON, with and without the application."""
+def commands(outcome: ScenarioOutcome, url: str, known: set[str]) -> dict[str, str]:
+    """Return the output of the reading commands: tables and JSON, with and without `--app`."""
     found: dict[str, str] = {}
     variables = environment(url)
-    for command, cases in reading(played).items():
+    for command, cases in reading_commands(outcome).items():
         if command not in known:
             continue
         for case in cases:
