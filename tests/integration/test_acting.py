@@ -119,9 +119,7 @@ async def answer(call: Callable[[JobId], Awaitable[object]], job_id: JobId) -> s
 @pytest.mark.parametrize("who", [ADA, ADA_AT_WORK], ids=["alone", "at work"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["queued", "succeeded"])
 @in_loop
-async def test_jobs_of_others_look_unknown(
-    clean_url: str, who: Principal, is_done: bool
-) -> None:
+async def test_jobs_of_others_look_unknown(clean_url: str, who: Principal, is_done: bool) -> None:
     async with Duly(clean_url, flows=[flow_of_work()]) as app:
         others = await foreign_jobs(app)
         if is_done:

@@ -373,9 +373,7 @@ def test_a_shorter_lease_than_those_before_is_rescued(line: Line) -> None:
 
 @pytest.mark.usefixtures("held", "writing")
 @pytest.mark.parametrize("maintenance", [None, "ANALYZE", "VACUUM ANALYZE"])
-def test_claims_skip_dead_promotions_and_leases(
-    line: Line, maintenance: str | None
-) -> None:
+def test_claims_skip_dead_promotions_and_leases(line: Line, maintenance: str | None) -> None:
     line.add(*[f"job_{number:03}" for number in range(100)])
     line.run(line.store.insert_jobs([later("job_far")]))
     line.claim()

@@ -153,9 +153,7 @@ def plan(planned: Planned) -> Blocks:
 
 
 @pytest.mark.parametrize("is_analysed", [False, True])
-def test_planning_skips_times_that_rows_have_left(
-    planned: Planned, is_analysed: bool
-) -> None:
+def test_planning_skips_times_that_rows_have_left(planned: Planned, is_analysed: bool) -> None:
     writes = [
         ScheduleWrite(
             ScheduleKey(FLOW, f"user:{number}", "digest"),

@@ -75,9 +75,7 @@ async def made(app: Duly) -> list[JobId]:
     ("action", "how"), [("kill", "killed by SIGKILL"), ("leave", "exit status 3")]
 )
 @in_loop
-async def test_only_the_job_that_kills_its_child_dies(
-    app: Duly, action: str, how: str
-) -> None:
+async def test_only_the_job_that_kills_its_child_dies(app: Duly, action: str, how: str) -> None:
     async with app:
         store = watched(app)
         poison = await suspects(app, f"work.{action}", 2)

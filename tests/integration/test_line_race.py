@@ -43,9 +43,7 @@ def until_it_waits(connection: psycopg.Connection, claims: "Future[Claims]") -> 
 
 @pytest.mark.timeout(WAIT_LIMIT_S * 2)
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.QUEUED])
-def test_a_claim_takes_a_job_only_if_still_queued(
-    postgres_url: str, state: JobState
-) -> None:
+def test_a_claim_takes_a_job_only_if_still_queued(postgres_url: str, state: JobState) -> None:
     """The row is locked, a claim takes the line entry and waits, then the row is updated."""
     asyncio.run(insert(postgres_url))
     with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres_url) as holder:

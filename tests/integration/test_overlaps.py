@@ -190,9 +190,7 @@ def test_a_job_that_ends_during_a_request_is_marked_once(
 
 
 @pytest.mark.parametrize(("scope", "answer"), [("user:ada", "full"), ("user:bob", None)])
-def test_concurrent_creates_keep_the_limit(
-    store: SqlStore, scope: str, answer: str | None
-) -> None:
+def test_concurrent_creates_keep_the_limit(store: SqlStore, scope: str, answer: str | None) -> None:
     one = Limits(schedules=1)
 
     def create(db: Db, name: str, scope: str) -> ScheduleWritten | Refused:

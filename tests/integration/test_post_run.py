@@ -54,9 +54,7 @@ async def next_at(app: Duly) -> datetime:
     ("asked_s", "given_s"), [(1_800, 1_800), (1, 60), (1e6, 3_600), (120.5, 120.5)]
 )
 @in_loop
-async def test_a_requested_interval_is_set(
-    clean_url: str, asked_s: float, given_s: float
-) -> None:
+async def test_a_requested_interval_is_set(clean_url: str, asked_s: float, given_s: float) -> None:
     """It is clamped to the bounds, counted from the nominal time, and recorded as an event."""
     answers: list[Any] = []
     clock = ManualClock(START)

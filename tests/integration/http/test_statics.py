@@ -53,9 +53,7 @@ def test_static_wins_over_the_resolver(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("parse_id", [None, lambda _: None, lambda text: (user("u_1"), text)])
-def test_a_paused_static_schedule_is_not_dispatched(
-    serve: Serve, parse_id: ParseId | None
-) -> None:
+def test_a_paused_static_schedule_is_not_dispatched(serve: Serve, parse_id: ParseId | None) -> None:
     site = serve(ops(), parse_id=parse_id)
     site.run(site.app.sync_static())
     stored = site.app.schedules("ops").of(SYSTEM)
