@@ -1,1 +1,1 @@
-"""Benchmarks: ours and the peers side by side in one run, on one machine."""
+"""Benchmarks of Duly beside comparable libraries, in one run on one machine."""

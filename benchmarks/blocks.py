@@ -1,4 +1,4 @@
-"""Blocks that a store's statements read on PostgreSQL, counted by the server and not timed."""
+"""Counts the blocks that a store's statements read on PostgreSQL, as reported by the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXPLAINED = ("SELECT", "DELETE", "UPDATE", "INSERT", "WITH")
 
 
 class Blocks:
-    """Counts the blocks of statements that name a table, and the statements."""
+    """Counts statements that name a table and the blocks they read."""
 
     def __init__(self, table: str = "duly_") -> None:
         self.blocks = 0
@@ -23,7 +23,7 @@ class Blocks:
 
     @contextmanager
     def counting(self) -> Iterator[Blocks]:
-        """Count what this process asks; each statement is run twice, once to be explained."""
+        """Count this process's statements in the block; each runs twice, once under EXPLAIN."""
         event.listen(Engine, "before_cursor_execute", self._explain)
         try:
             yield self

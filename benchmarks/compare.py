@@ -1,15 +1,14 @@
-"""This checkout beside an earlier commit: what the main operations cost, and that none costs more.
+"""Compares the cost of the main operations with an earlier commit; none may cost more.
 
-Operations: planning due schedules and inserting, claiming and finishing jobs, both in batches of
+Operations: planning due schedules, and inserting, claiming and finishing jobs, both in batches of
 500; inserting one job, with and without an idempotency key; creating one schedule; editing the
 input of one, and the trigger of one, which withdraws its planned job. Each cost is per operation:
 CPU time of the process and of its PostgreSQL backend, statements with COMMIT, and rows that the
-server read and wrote. Checkpoints of SQLite files happen between turns and are not counted.
+server read and wrote. Checkpoints of SQLite files run between turns and are not counted.
 
-In every pair each side has a process and a new database of its own, on one durable PostgreSQL and
-in SQLite files; the two work in turns (ABBA). A bar is the median over the pairs of ours / base.
-Writes compare.json and compare.png; exit status 1 means that a bar is short. A quick run judges
-nothing.
+In every pair each side has its own process and new database, on one durable PostgreSQL and in
+SQLite files; the two alternate (ABBA). A bar is the median over the pairs of ours / base. Writes
+compare.json and compare.png; exit status 1 means that a bar is not met. A quick run checks no bar.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ ABBA = (0, 1, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: operations in one turn of one side, and turns in a pair."""
+    """How much is measured: operations per turn of one side, and turns per pair."""
 
     pairs: int
     rounds: int
-    """Of ABBA: each gives either side two turns."""
+    """Rounds of ABBA; each gives each side two turns."""
     counts: Mapping[str, int]
 
 
@@ -86,7 +85,7 @@ class Request:
 
 
 class Race:
-    """Two checkouts on one server."""
+    """Measures two checkouts on one server."""
 
     def __init__(
         self, sides: Sequence[Checkout], server: PostgresServer, folder: Path, size: Size
@@ -102,8 +101,8 @@ class Race:
         }
 
     def run_pair(self, number: int, store: str) -> None:
-        """Measure every operation on one store, either side in a database of its own."""
-        # Who comes first in a turn changes from pair to pair.
+        """Measure every operation on one store, each side in its own database."""
+        # The side that goes first alternates from pair to pair.
         order = self._sides if number % 2 else self._sides[::-1]
         with ExitStack() as ends:
             sides = [
@@ -144,7 +143,7 @@ class Race:
 
 
 def costs_of(timed: Mapping[str, int], counts: Mapping[str, Any], count: int, turns: int) -> Costs:
-    """Return the costs of one operation, from the sum of timed turns and from a counted one."""
+    """Return the costs of one operation, from all timed turns and one counted run."""
     per_us = 1_000 * count * turns
     rows = counts["rows"]
     return Costs(
@@ -157,12 +156,12 @@ def costs_of(timed: Mapping[str, int], counts: Mapping[str, Any], count: int, tu
 
 
 def measure(base: str, size: Size) -> tuple[dict[str, str], list[Comparison]]:
-    """Run all pairs on one server; returns what the figures depend on, and the figures."""
+    """Run all pairs on one server; return the facts about the machine and the figures."""
     binaries = find_binaries()
     if binaries is None:
         raise NoServer(NO_SERVER)
     if platform.system() != "Linux":
-        raise NoComparison("the CPU time of a PostgreSQL backend is read on Linux only")
+        raise NoComparison("the CPU time of a PostgreSQL backend can be read on Linux only")
     with scratch_folder() as folder:
         return _measure_in(folder, base, size, binaries)
 
@@ -214,7 +213,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it and return the exit status."""
+    """Run the benchmark and return the exit status."""
     request = parse(arguments)
     options = request.options
     whole = QUICK if options.quick else FULL
@@ -240,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_png(options.out / "compare.png", [chart(each, comparisons) for each in STORES], (1, 1))
     print("", *measured, sep="\n")
     if options.quick:
-        print("benchmark: a quick run judges nothing", file=sys.stderr)
+        print("benchmark: a quick run checks no bars", file=sys.stderr)
         return 0
     return 0 if all(bar.is_met for bar in measured) else 1
 

@@ -1,6 +1,6 @@
-"""Read what a store costs: CPU time and rows of its PostgreSQL backend, and statements it sends.
+"""Reads the cost of a store: CPU time and rows of its PostgreSQL backend, and its statements.
 
-Used inside the process that runs the workload. Linux only: elsewhere there is no clock of another
+Used in the process that runs the workload. Linux only: other systems have no CPU clock of another
 process.
 """
 
@@ -31,24 +31,24 @@ _OTHERS = (
 
 
 class Server:
-    """The backend that serves the only connection of a store; make it before the store."""
+    """The backend of the only connection of a store; create it before the store."""
 
     def __init__(self, stats_url: str) -> None:
-        # Another database of the same server: reading statistics adds nothing to them.
+        # Connects to another database, so that reading statistics does not change them.
         self._stats = psycopg.connect(stats_url, autocommit=True)
         self._opened: list[psycopg.Connection[Any]] = []
         event.listen(Pool, "connect", lambda connection, _: self._opened.append(connection))
 
     def cpu_ns(self) -> int:
-        """Return the CPU time of the backend until now."""
+        """Return the CPU time that the backend has used so far."""
         pid = self._connection.info.backend_pid
         return time.clock_gettime_ns((~pid << 3) | _CPU_CLOCK)
 
     def rows(self) -> int:
-        """Return how many rows the server has read and written in the database until now.
+        """Return how many rows the server has read and written in the database so far.
 
-        The backend reports what it has counted when it is asked to. Other backends, which tidied
-        the tables, report when they end, so their end is awaited.
+        The backend flushes its statistics on request. Other backends, which vacuumed the tables,
+        report when they end, so this waits for them.
         """
         connection = self._connection
         connection.execute("SELECT pg_stat_force_next_flush()")
@@ -62,7 +62,7 @@ class Server:
 
     @property
     def _connection(self) -> psycopg.Connection[Any]:
-        """The connection of the store, idle between its calls."""
+        """Return the connection of the store, which is idle between calls."""
         (connection,) = self._opened
         return connection
 
@@ -80,8 +80,8 @@ class Server:
 def recorded(*, has_server: bool) -> Iterator[Counter[str]]:
     """Count the statements sent during the block by text; each COMMIT counts as one.
 
-    On PostgreSQL they are seen at the driver, which COPY and savepoints reach without SQLAlchemy;
-    on SQLite by SQLAlchemy. An executemany is one.
+    On PostgreSQL they are counted in the driver, since COPY and savepoints bypass SQLAlchemy; on
+    SQLite in SQLAlchemy. An executemany counts as one.
     """
     found: Counter[str] = Counter()
 

@@ -1,6 +1,6 @@
-"""Import values of `duly` from the module that has them in the checkout at work.
+"""Imports names of `duly` from the module that defines them in the current checkout.
 
-Decision 0035 moved them into layers; an earlier commit has them in the modules of FLAT.
+Decision 0035 moved them into layers; earlier commits define them in the modules of FLAT.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLAT = (
 
 
 def modules() -> list[Any]:
-    """Return the modules of the checkout that has been imported."""
+    """Return the modules of the imported checkout."""
     try:
         return [import_module(name) for name in LAYERED]
     except ModuleNotFoundError:

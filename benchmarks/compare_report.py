@@ -1,4 +1,4 @@
-"""The figures of a comparison as ratios, bars, tables and charts. Nothing here measures."""
+"""Turns the figures of a comparison into ratios, bars, tables and charts; measures nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ KEYED_CPU_AT_MOST = 1.10
 KEYED = "keyed-enqueue"
 STATEMENTS_AT_MOST = 1.0
 ROWS_AT_MOST = 1.01
-"""1 % for the server's own reads of its catalogue, which differ from run to run."""
+"""1 % for the server's reads of its catalogue, which vary from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one operation cost one side, the mean of a run."""
+    """The mean cost of one operation on one side."""
 
     client_us: float
     """CPU time of the process that holds the store."""
@@ -28,17 +28,17 @@ class Costs:
     wall_us: float
     statements: float
     rows: float | None
-    """Read and written by the server; None on SQLite."""
+    """Rows read and written by the server; None on SQLite."""
 
     @property
     def cpu_us(self) -> float:
-        """Return the CPU time of both."""
+        """Return the CPU time of client and server."""
         return self.client_us + self.server_us
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both sides in the same minute."""
+    """The costs of both sides, measured within the same minute."""
 
     base: Costs
     ours: Costs
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Ratios of pairs."""
+    """The distribution of ratios over the pairs."""
 
     median: float
     first_quartile: float
@@ -56,7 +56,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Return the spread of one value or more."""
+        """Return the spread of at least one value."""
         several = list(values) if len(values) > 1 else [*values, *values]
         first, _, third = quantiles(several, n=4, method="inclusive")
         return cls(median(values), first, third, min(values), max(values))
@@ -69,7 +69,7 @@ class Spread:
 
 
 def ratio(ours: float, base: float) -> float:
-    """Return how many times as much ours is; 1 where both are nothing."""
+    """Return ours / base; 1 if both are zero."""
     if base == 0:
         return 1.0 if ours == 0 else float("inf")
     return ours / base
@@ -93,27 +93,27 @@ class Comparison:
     store: str
     pairs: list[Pair] = field(default_factory=list)
     texts: dict[str, Counter[str]] = field(default_factory=dict)
-    """Statements of one counted run by side."""
+    """Statements of one counted run, per side."""
     counted: int = 1
-    """Operations in that run."""
+    """Number of operations in that run."""
 
     @property
     def has_server(self) -> bool:
-        """Return whether a server does a part of the work."""
+        """Return whether a database server does part of the work."""
         return self.pairs[0].base.rows is not None
 
     @property
     def metrics(self) -> list[str]:
-        """Return the names of what this store has."""
+        """Return the names of the metrics of this store."""
         return [each for each in METRICS if self.has_server or each not in ("server", "rows")]
 
     def spread(self, metric: str) -> Spread:
-        """Return the ratios of ours to the base."""
+        """Return the ratios of ours to base."""
         of = METRICS[metric]
         return Spread.of([ratio(of(pair.ours), of(pair.base)) for pair in self.pairs])
 
     def medians(self, metric: str) -> tuple[float, float]:
-        """Return the figures of the base and of ours."""
+        """Return the medians of base and ours."""
         of = METRICS[metric]
         return (
             median([of(pair.base) for pair in self.pairs]),
@@ -121,7 +121,7 @@ class Comparison:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return everything, for later comparison."""
+        """Return all figures for later comparison."""
         return {
             "operation": self.operation,
             "store": self.store,
@@ -131,7 +131,7 @@ class Comparison:
 
 
 def bars(comparisons: Sequence[Comparison]) -> list[Bar]:
-    """Return what must not be passed, judged by the median of the pairs."""
+    """Return the upper limits, checked against the median of the pairs."""
     found = []
     for each in comparisons:
         cpu = KEYED_CPU_AT_MOST if each.operation == KEYED else CPU_AT_MOST
@@ -152,7 +152,7 @@ def bars(comparisons: Sequence[Comparison]) -> list[Bar]:
 
 
 def text(facts: Mapping[str, str], comparisons: Sequence[Comparison]) -> str:
-    """Return tables for people."""
+    """Return the tables to print."""
     times = [["per operation", "CPU base", "CPU ours", "CPU ratio", "client", "server", "wall"]]
     counts = [["per operation", "statements base", "ours", "rows base", "ours", "rows ratio"]]
     for each in comparisons:
@@ -177,7 +177,7 @@ def text(facts: Mapping[str, str], comparisons: Sequence[Comparison]) -> str:
 
 
 def statements_text(comparisons: Sequence[Comparison]) -> str:
-    """Return the statements that one side sends more often than the other."""
+    """Return the statements whose counts differ between the sides."""
     parts = []
     for each in comparisons:
         base, ours = each.texts["base"], each.texts["ours"]
@@ -197,7 +197,7 @@ def statements_text(comparisons: Sequence[Comparison]) -> str:
 
 
 def chart(store: str, comparisons: Sequence[Comparison]) -> Chart:
-    """Return the CPU time of both sides on one store."""
+    """Return a chart of the CPU time of both sides on one store."""
     groups: dict[str, dict[str, float | None]] = {
         each.operation.replace("-", "\n"): dict(
             zip(("base", "ours"), each.medians("cpu"), strict=True)

@@ -1,7 +1,7 @@
-"""The two sides of a comparison: a checkout each, and a process that runs the workload on it.
+"""The two sides of a comparison: each has a checkout and a process that runs the workload on it.
 
-Sources are copied before the first run, so that edits during a long one change nothing. Processes
-live for one pair and one database of their own.
+Sources are copied before the first run, so that edits during a long run have no effect. A process
+lives for one pair and has its own database.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIDIED = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'duly\\_%'"
 
 
 class NoComparison(Exception):
-    """The base cannot be had, or a side failed."""
+    """The base commit is not available, or a side failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Checkout:
 
 
 def checkouts(base: str, folder: Path) -> tuple[Checkout, Checkout]:
-    """Put the sources of a commit and of the working tree into a folder."""
+    """Copy the sources of a commit and of the working tree into a folder."""
     commit = _git("rev-parse", "--verify", "--short", f"{base}^{{commit}}").decode().strip()
     archive = _git("archive", "--format=tar", commit, "src")
     with tarfile.open(fileobj=BytesIO(archive)) as files:
@@ -68,13 +68,13 @@ def _git(*words: str) -> bytes:
 
 
 class Side:
-    """One checkout at work in one database."""
+    """A process that runs one checkout on one database."""
 
     def __init__(self, checkout: Checkout, url: str, stats_url: str, seed: int, log: Path) -> None:
         self.checkout = checkout
         self._url = url
         self._log = log
-        # Both sides of a pair hash alike; each pair hashes in its own way.
+        # Both sides of a pair use the same hash seed; each pair uses another one.
         paths = {"PYTHONPATH": f"{checkout.source}{os.pathsep}{ROOT}", "PYTHONHASHSEED": str(seed)}
         module = [sys.executable, "-P", "-m", "benchmarks.compare_workload"]
         with log.open("w") as errors:
@@ -89,30 +89,30 @@ class Side:
         self._answer()
 
     def fill(self, schedules: int) -> None:
-        """Create the schedules that are planned, and tidy up."""
+        """Create the schedules that `plan` plans, then vacuum."""
         self._ask({"operation": "fill", "count": schedules})
         self.settle()
 
     def run(self, operation: str, count: int, *, is_counted: bool = False) -> Mapping[str, Any]:
-        """Run operations and return what they cost."""
+        """Run operations and return their costs."""
         if operation == "plan":
             self._reset(now_ms())
         self._empty_wal()
         return self._ask({"operation": operation, "count": count, "is_counted": is_counted})
 
     def finish(self, operation: str) -> None:
-        """Leave nothing of an operation that the next one would meet."""
+        """Clean up after an operation, so that it does not affect the next one."""
         if operation == "plan":
             self._reset(now_ms() + _LATER_MS)
 
     def settle(self) -> None:
-        """Do what the server does by itself in production: vacuum, and renew its statistics."""
+        """Vacuum and analyze, as autovacuum does in production."""
         with self._desk() as desk:
             if desk.is_postgresql:
                 desk.run(f"VACUUM ANALYZE {', '.join(row[0] for row in desk.run(_TIDIED))}")
 
     def _reset(self, due_ms: int) -> None:
-        """Forget what was planned, and let all schedules come due at an instant."""
+        """Delete what was planned and make all schedules due at an instant."""
         with self._desk() as desk:
             for table in EMPTIED:
                 desk.run(f"{'TRUNCATE' if desk.is_postgresql else 'DELETE FROM'} duly_{table}")
@@ -121,9 +121,9 @@ class Side:
                 desk.run("VACUUM ANALYZE duly_schedule_index")
 
     def _empty_wal(self) -> None:
-        """Checkpoint a SQLite file, so that a run that writes less than 32 MB does not have to.
+        """Checkpoint a SQLite file, so that a run that writes less than 32 MB needs no checkpoint.
 
-        A checkpoint that happens to fall into a run would cost one side more than the whole run.
+        A checkpoint during a run would cost that side more than the whole run.
         """
         with self._desk() as desk:
             if not desk.is_postgresql:
@@ -139,7 +139,7 @@ class Side:
 
     def _ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the missing answer says why
+        with contextlib.suppress(BrokenPipeError):  # _answer() reports why the process ended
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         return self._answer()
@@ -149,13 +149,13 @@ class Side:
         line = self._process.stdout.readline()
         if not line:
             self.close()
-            said = self._log.read_text().strip().splitlines() or ["it said nothing"]
+            said = self._log.read_text().strip().splitlines() or ["no output"]
             raise NoComparison(f"{self.checkout.name} stopped: {said[-1]}")
         answer: Mapping[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
-        """End the process; its database is free then."""
+        """End the process, which disconnects from its database."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):

@@ -1,7 +1,7 @@
-"""Run operations of one checkout on command, and answer what each of them cost.
+"""Runs operations of one checkout on request and returns what each of them cost.
 
-Started by `compare` for either side: `SOURCE URL STATS_URL` on the command line, one request per
-line on standard input, one answer per line on standard output, both JSON. Imports only what both
+Started by `compare` for each side: `SOURCE URL STATS_URL` on the command line, one JSON request per
+line on standard input, one JSON answer per line on standard output. Imports only names that both
 checkouts have.
 """
 
@@ -56,9 +56,9 @@ else:
     )
 
 BATCH = 500
-"""Jobs or schedules in one call."""
+"""Jobs or schedules per call."""
 LOOK_AHEAD_MS = 90 * 60_000
-"""A write plans what comes so soon: NEAR_TRIGGER once, FAR_TRIGGER never."""
+"""A write plans times this close: one of NEAR_TRIGGER, none of FAR_TRIGGER."""
 NEAR_TRIGGER = every(minutes=60)
 FAR_TRIGGER = every(days=365)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
@@ -70,15 +70,15 @@ Run = Callable[[], Awaitable[None]]
 
 
 class WrongCheckout(Exception):
-    """Python has imported `duly` from somewhere else."""
+    """`duly` was imported from another folder."""
 
 
 class WrongResult(Exception):
-    """An operation did not do what is measured."""
+    """An operation did not do the work that is measured."""
 
 
 class Workload:
-    """The operations. Each method prepares `count` of them and returns what performs them."""
+    """The operations. Each method prepares `count` of them and returns a function to run them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -142,7 +142,7 @@ class Workload:
         return run
 
     async def create(self, count: int) -> Run:
-        """Create schedules one at a time, each of an owner of its own."""
+        """Create schedules one at a time, each of another owner."""
 
         async def run() -> None:
             for _ in range(count):
@@ -215,11 +215,11 @@ OPERATIONS: dict[str, Callable[[Workload, int], Awaitable[Run]]] = {
     "edit-input": Workload.edit_input,
     "edit-trigger": Workload.edit_trigger,
 }
-"""In the order in which they run: `plan` needs a database without other schedules."""
+"""In the order in which they run; `plan` needs a database without other schedules."""
 
 
 def write(flow: str, number: int, definition: Definition) -> ScheduleWrite:
-    """Return a write of the schedule that an owner has in a flow."""
+    """Return a write of an owner's schedule in a flow."""
     key = ScheduleKey(flow, f"user:{number}", "digest")
     return ScheduleWrite(key, ScheduleId(new_id("sch_")), definition)
 
@@ -229,7 +229,7 @@ def _input(number: int) -> dict[str, object]:
 
 
 async def timed(run: Run, server: Server | None) -> dict[str, object]:
-    """Return the CPU time of this process and of its server process, and the wall time, in ns."""
+    """Return the CPU times of this process and of its backend, and the wall time, in ns."""
     gc.collect()
     server_ns = server.cpu_ns() if server else 0
     client_ns, wall_ns = time.process_time_ns(), time.perf_counter_ns()
@@ -242,7 +242,7 @@ async def timed(run: Run, server: Server | None) -> dict[str, object]:
 
 
 async def counted(run: Run, server: Server | None) -> dict[str, object]:
-    """Return the statements by text, and the rows that the server read and wrote."""
+    """Return the statements by text and the rows that the server read and wrote."""
     rows = server.rows() if server else 0
     with recorded(has_server=server is not None) as statements:
         await run()
@@ -276,11 +276,11 @@ async def serve(url: str, stats_url: str) -> None:
 
 
 def main(source: str, url: str, stats_url: str) -> None:
-    """Refuse another checkout than the one asked for, then serve."""
+    """Check that the requested checkout was imported, then serve."""
     found = Path(duly.__file__).resolve()
     if not found.is_relative_to(Path(source).resolve()):
         raise WrongCheckout(f"duly was imported from {found}, not from {source}")
-    # Stores repeat for every file what there is to know about an old SQLite.
+    # Each store warns about an old SQLite again for every file.
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     asyncio.run(serve(url, stats_url))
 

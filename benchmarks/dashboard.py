@@ -1,4 +1,4 @@
-"""Every page of the dashboard over a large database: how long the server takes for each.
+"""Measures how long the server takes for each page of the dashboard over a large database.
 
 Prints a table, writes dashboard.json, and ends with one line per bar; exit status 1 means that a
 bar is not met. The database is PostgreSQL with durable settings, the requests are real HTTP.
@@ -57,7 +57,7 @@ PAGES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("dashboard", __doc__, arguments)
     stored, rounds = (2_000, 3) if options.quick else (1_000_000, 40)
     binaries = find_binaries()
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(url: str, stored: int, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """Median, 95 % and worst of each page, in milliseconds; the pages in turn."""
+    """Return median, p95 and maximum of each page in milliseconds; the pages alternate."""
     times: dict[str, list[float]] = {path: [] for path in PAGES}
     with _serving(url) as address, httpx.Client(base_url=address, timeout=60) as client:
         for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""A large database for the dashboard: schedules and jobs by the million, written by plain SQL."""
+"""Fills a large database for the dashboard: millions of schedules and jobs, written by SQL."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SELECT schedule_id, nominal_ms, 'crm', scope, 'digest', run_at_ms, 'succeeded', 
 
 
 def fill(url: str, schedules: int, jobs: int) -> None:
-    """Write so many schedules with their rows, and jobs with their ledger."""
+    """Write schedules with their index rows, and jobs with their occurrences."""
     asyncio.run(open_store(url).close())
     with psycopg.connect(url, autocommit=True) as connection:
         (now,) = connection.execute(

@@ -1,8 +1,8 @@
-"""The tick beside loops with httpx: posts per second against one local server.
+"""Compares the tick with loops of httpx calls: posts per second to one local server.
 
 Prints a table, writes dispatch.json and dispatch.png, and ends with one line per bar; exit status
-1 means that a bar is short. The tick also claims from PostgreSQL and stores every answer, with
-every commit on disk; the loops do neither.
+1 means that a bar is not met. The tick also claims from PostgreSQL and stores every answer with
+durable commits; the loops do neither.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OURS, LOOP, MANY = "duly tick", "httpx loop", f"httpx, {CONCURRENCY} at once"
 
 @contextlib.contextmanager
 def endpoint() -> Iterator[str]:
-    """A server of its own process until the end of the block; gives its URL."""
+    """Run the endpoint in a separate process during the block; yield its URL."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).parent / "dispatch_endpoint.py")],
         stdin=subprocess.PIPE,
@@ -48,7 +48,7 @@ def endpoint() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("dispatch", __doc__, arguments)
     posts, rounds = (50, 2) if options.quick else (1_000, 3)
     try:

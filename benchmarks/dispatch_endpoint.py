@@ -1,4 +1,4 @@
-"""The server that dispatches are posted to, a process of its own: says its port, answers 202."""
+"""The server that dispatches are posted to: a process that prints its port and answers 202."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uvicorn
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Read the request, and take it."""
+    """Read the request and accept it."""
     if scope["type"] != "http":
         return
     while (await receive()).get("more_body"):
@@ -22,7 +22,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def main() -> None:
-    """Serve until the input ends."""
+    """Serve until standard input ends."""
     config = uvicorn.Config(answer, log_level="warning", access_log=False, lifespan="off")
     server = uvicorn.Server(config)
     with socket.socket() as listening:

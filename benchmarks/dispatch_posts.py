@@ -1,6 +1,6 @@
-"""Ways to post what is due: our tick on PostgreSQL, and loops with httpx that keep no record.
+"""Ways to post due occurrences: Duly's tick on PostgreSQL, and loops of httpx without a store.
 
-The loops are given their rows for nothing: they neither claim nor store an answer.
+The loops get their rows for free: they neither claim nor store answers.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MAX_CREATE = 1_000
 
 
 class Short(Exception):
-    """Not everything was posted, so there is no figure."""
+    """Some rows were not posted, so there is no figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Where to post, and how much."""
+    """The URL to post to and the number of posts."""
 
     url: str
     posts: int
 
 
 async def tick(load: Load, database: str, name: str) -> float:
-    """Posts per second of a tick that claims, posts and stores every answer."""
+    """Return posts per second of a tick that claims, posts and stores every answer."""
     await _fill(database, load.posts, name)
     store = open_store(database)
     place = TickPlace(load.url, SECRET, (FLOW,))
@@ -61,7 +61,7 @@ async def tick(load: Load, database: str, name: str) -> float:
 
 
 def loop(load: Load) -> float:
-    """Posts per second of a loop that posts one after another over one connection."""
+    """Return posts per second of a loop that posts sequentially over one connection."""
     posts = _posts(load)
     started = perf_counter()
     with httpx.Client() as client:
@@ -71,7 +71,7 @@ def loop(load: Load) -> float:
 
 
 async def many_at_once(load: Load) -> float:
-    """The same with as many posts at once as the tick."""
+    """Return posts per second with the same concurrency as the tick."""
     posts = iter(_posts(load))
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -102,7 +102,7 @@ def _posts(load: Load) -> Sequence[Post]:
 
 async def _fill(database: str, posts: int, name: str) -> None:
     now = datetime.now(UTC)
-    # Made by a clock of a minute ago, or they would have no next time.
+    # Created with a clock one minute behind; otherwise they would have no next time.
     store = open_store(database, clock=ManualClock(now - timedelta(minutes=1)))
     mine = ScheduleCollection(store, FLOW, limits=Limits(schedules=10_000_000)).of(SYSTEM)
     at = once(now - timedelta(seconds=20))

@@ -1,7 +1,7 @@
-"""The schedule index beside the bare driver and APScheduler, on PostgreSQL and SQLite.
+"""Compares the schedule index with the bare driver and APScheduler, on PostgreSQL and SQLite.
 
 Prints tables, writes index.json and index.png, and ends with one line per bar; exit status 1 means
-that a bar is short. Ratios are medians of paired rounds. Both databases bring every commit to disk.
+that a bar is not met. Ratios are medians of paired rounds. Both databases commit durably.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SEED = 2026
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured. The first batch size is the one that bars are about."""
+    """How much is measured. The bars apply to the first batch size."""
 
     rows: int
     batches: tuple[int, ...]
@@ -65,10 +65,10 @@ QUICK = Size(400, (400, 100), 2, jobs=20, ticks=3, stored=(1_000, 2_000))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("index", __doc__, arguments)
     size = QUICK if options.quick else FULL
-    # What the store has to say about an old SQLite, it would say for every file.
+    # The store would warn about an old SQLite for every file.
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     try:
         facts, rows, figures = _measure(size)

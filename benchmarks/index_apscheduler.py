@@ -1,7 +1,7 @@
-"""APScheduler 3 at the same work: cron jobs that are all due, in its SQLAlchemy job store.
+"""APScheduler 3 doing the same work: cron jobs that are all due, in its SQLAlchemy job store.
 
-Only its due-processing is timed: reading the due jobs, handing each to an executor that returns at
-once, working out the next time, and storing it. Jobs are stored and set due beforehand.
+Only processing of due jobs is timed: reading them, passing each to an executor that returns at
+once, computing the next time and storing it. Jobs are stored and made due beforehand.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ APSCHEDULER = "APScheduler"
 
 
 def nothing() -> None:
-    """What the jobs are for."""
+    """Do nothing."""
 
 
 class AtOnceExecutor(BaseExecutor):  # type: ignore[misc]
-    """Takes a job and is done: what runs is not what is measured."""
+    """Counts jobs without running them, since running is not measured."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class AtOnceExecutor(BaseExecutor):  # type: ignore[misc]
 
 
 class SteppedScheduler(BaseScheduler):  # type: ignore[misc]
-    """Its other schedulers step in a loop; this one when asked."""
+    """A scheduler that processes due jobs on request instead of in a loop."""
 
     def wakeup(self) -> None:
         pass
@@ -53,7 +53,7 @@ class SteppedScheduler(BaseScheduler):  # type: ignore[misc]
 
 
 class Peer:
-    """So many cron jobs in one database."""
+    """A number of cron jobs in one database."""
 
     def __init__(
         self, engine: Engine, tidy: str, expressions: Sequence[tuple[str, str]], count: int
@@ -76,7 +76,7 @@ class Peer:
         ]
 
     def make_due(self) -> None:
-        """All of them, a second ago; what job.modify() does, in one transaction."""
+        """Make all jobs due one second ago, as job.modify() does, in one transaction."""
         due_at = datetime.now(UTC) - timedelta(seconds=1)
         jobs = self._store.jobs_t
         statement = (
@@ -99,10 +99,10 @@ class Peer:
         self._executor.taken = 0
 
     def fire(self) -> int:
-        """One step of the scheduler; gives how many jobs fired."""
+        """Run one step of the scheduler; return how many jobs fired."""
         self._scheduler.step()
         return self._executor.taken
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         self._scheduler.shutdown()

@@ -1,8 +1,8 @@
-"""Claim and advance: Duly, the bare driver and APScheduler on one backlog, in paired rounds.
+"""Claiming and advancing: Duly, the bare driver and APScheduler on one backlog, in paired rounds.
 
-In a round Duly and the bare driver drain the same rows, each in its own database, one batch of the
-one after one of the other, so that a busy moment hits both; then APScheduler fires its jobs. Ratios
-are taken round by round, and their median counts. The garbage collector stays on, as in production.
+In a round Duly and the bare driver drain the same rows, each in its own database, in alternating
+batches, so that load from other processes affects both; then APScheduler fires its jobs. A ratio
+is the median over the rounds. The garbage collector stays on, as in production.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Claim = Callable[[], Awaitable[int]]
 
 
 class Disagreement(Exception):
-    """The contestants did not do the same work: there is nothing to compare."""
+    """The contestants did not do the same work, so they cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rows per second, one figure for each round."""
+    """Rows per second of each round."""
 
     rounds: tuple[float, ...]
 
@@ -44,7 +44,7 @@ class Rates:
         return max(self.rounds)
 
     def ratio(self, other: Rates) -> float:
-        """How many times the other's rate, at the median of the rounds."""
+        """Return the ratio to the other's rates, the median over the rounds."""
         return median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
     def to_json(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Drains:
-    """Figures of one batch size; peers know no batches and are there once."""
+    """Figures of one batch size; peers have no batches and are measured once."""
 
     batch: int
     ours: Rates
@@ -66,7 +66,7 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Who works where: Duly and the bare driver in a place each, and the peers."""
+    """The databases of Duly, the bare driver and the peers."""
 
     ours: Place
     bare: Place
@@ -76,9 +76,9 @@ class Contest:
 
 
 async def first_drain(place: Place, backlog: Backlog, batch: int) -> float:
-    """Duly alone, rows per second, before it has read any trigger.
+    """Return Duly's rows per second before it has parsed any trigger.
 
-    Leaves the rows advanced: where they stand now is what the bare driver will be told.
+    Leaves the rows advanced; the bare driver is given their new times.
     """
     place.refill(backlog)
     store = open_store(place.url)
@@ -96,7 +96,7 @@ async def first_drain(place: Place, backlog: Backlog, batch: int) -> float:
 async def measure_drains(
     contest: Contest, batch: int, moves: Mapping[int, Move], *, with_peers: bool
 ) -> Drains:
-    """Let the contestants drain the backlog again and again; raises Disagreement."""
+    """Let the contestants drain the backlog in each round; raise Disagreement if results differ."""
     store = open_store(contest.ours.url)
 
     async def ours() -> int:
@@ -114,7 +114,7 @@ async def measure_drains(
         rates.append(await _drain([ours, bare], turn, len(contest.backlog)))
         for place in (contest.ours, contest.bare):
             if place.moves() != moves:
-                raise Disagreement(f"the rows of {place.url} were not advanced alike")
+                raise Disagreement(f"the rows of {place.url} were advanced differently")
         for name, each in fired.items():
             each.append(_fire(contest.peers[name]))
     await store.close()
@@ -127,10 +127,10 @@ async def measure_drains(
 
 
 async def _drain(claims: Sequence[Claim], turn: int, rows: int) -> tuple[float, float]:
-    """Both until nothing is due, a batch each in turn; gives their rates."""
+    """Drain both in alternating batches until nothing is due; return their rates."""
     seconds, claimed = [0.0, 0.0], [0, 0]
     for step in itertools.count(turn):
-        # Who goes first alternates: the second finds what the first left in the caches.
+        # The order alternates, since the second one runs with caches filled by the first.
         order = (0, 1) if step % 2 else (1, 0)
         before = sum(claimed)
         for i in order:

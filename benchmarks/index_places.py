@@ -1,7 +1,7 @@
-"""A database with Duly's own schema, and the bare driver at work in it.
+"""Databases with Duly's schema, in which the bare driver works.
 
-The driver's claim is the limit: the statements that Duly sends, the same tables and indexes, the
-same durability, but no library above the driver and next times that were worked out before.
+The driver's claim is the upper limit: the same statements, tables, indexes and durability as
+Duly's, but without a library above the driver and with precomputed next times.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from duly.stores import open_store
 
 
 class Place(Protocol):
-    """One database. Only `claim` is ever timed."""
+    """One database. Only `claim` is timed."""
 
     url: str
 
     def refill(self, backlog: Backlog) -> None:
-        """Make the index hold these rows and no others, tidy and on disk."""
+        """Replace the rows of the index by these, then vacuum and checkpoint."""
 
     def claim(self, now_ms: int, limit: int, moves: Mapping[int, Move]) -> int:
-        """Claim and advance once with the bare driver; gives how many rows."""
+        """Claim and advance once with the bare driver; return the number of rows."""
 
     def moves(self) -> dict[int, Move]:
-        """Where the rows stand now: after a drain, the answers that the bare driver is given."""
+        """Return the current times of all rows; after a drain, the bare driver is given these."""
 
     def fill_waiting(self, count: int, texts: Sequence[str]) -> None:
-        """Store rows none of which is due for an hour, numbered from 0."""
+        """Store `count` rows, numbered from 0, none of which is due within an hour."""
 
     def make_due(self, numbers: Sequence[int], at_ms: int) -> None:
-        """Set some rows back to a time that has come."""
+        """Set some rows to a time in the past."""
 
     def settings(self) -> dict[str, str]:
-        """What the figures depend on, asked of the database itself."""
+        """Return the version and durability settings, read from the database."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the database."""
 
 
 class Database(Protocol):
-    """Makes places of one kind."""
+    """Creates places of one kind of database."""
 
     name: str
     tidy: str
-    """The statement that clears away what updates of the peer left behind."""
+    """The statement that vacuums after updates of the peer."""
 
     def place(self, purpose: str) -> Place:
-        """A new one with an empty index."""
+        """Create a place with an empty index."""
 
     def peer_engines(self) -> dict[str, Engine]:
-        """Where the peer keeps its jobs, by what is said of it there; just as durable."""
+        """Return engines for the peer's jobs by name, with the same durability."""
 
 
 def make_schema(url: str) -> None:
-    """The tables and indexes as Duly makes them."""
+    """Create the tables and indexes as Duly does."""
     asyncio.run(open_store(url).close())

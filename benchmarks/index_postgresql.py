@@ -1,4 +1,4 @@
-"""PostgreSQL as a place to measure, with psycopg as the bare driver."""
+"""PostgreSQL as a place, with psycopg as the bare driver."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PostgresPlace:
 
     def _settle(self) -> None:
         self._upkeep.execute("VACUUM ANALYZE duly_schedule_index, duly_schedule_rules")
-        # Whoever comes next writes the whole of each page it touches first: the same for all.
+        # After a checkpoint the first write to each page is a full-page write, for all alike.
         self._upkeep.execute("CHECKPOINT")
 
     def claim(self, now_ms: int, limit: int, moves: Mapping[int, Move]) -> int:
@@ -143,5 +143,5 @@ class PostgresPlace:
 
 
 def _array(numbers: Sequence[int | None]) -> str:
-    """As Duly sends them: faster than a list, whose every item the driver inspects."""
+    """Return an array literal, as Duly sends it: faster than a list, which the driver inspects."""
     return "{" + ",".join(["NULL" if each is None else str(each) for each in numbers]) + "}"

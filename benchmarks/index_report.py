@@ -1,4 +1,4 @@
-"""The figures of the index benchmark as text, JSON and charts."""
+"""Formats the figures of the index benchmark as text, JSON and charts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from benchmarks.trigger_rows import RULES
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All of one database.
+    """All figures of one database.
 
-    The first drains are in the largest batches, beside the peers, which know no batches and take
-    everything due at once; the second are those that the bar beside the bare driver is about.
+    The first drains use the largest batches, beside the peers, which have no batches and take
+    everything due at once; the bar against the bare driver applies to the second ones.
     """
 
     name: str
@@ -77,8 +77,8 @@ def drains_text(figures: Sequence[Figures], rows: int, triggers: int) -> str:
     first = ", ".join(f"{each.first_rate:,.0f} on {each.name}" for each in figures)
     footing = (
         "× is the median of the ratios of paired rounds: duly and the bare driver drain a database "
-        "each,\nbatch by batch in turn. The bare driver sends the same statements to the same "
-        "schema and is told\nthe next times. duly's very first drain, every trigger yet unread: "
+        "each,\nin alternating batches. The bare driver sends the same statements to the same "
+        "schema and is given\nthe next times. duly's first drain, with no trigger parsed yet: "
         f"{first}."
     )
     return "\n\n".join([title, table([["", OURS, BARE, "×"], *lines]), footing])
@@ -92,7 +92,7 @@ def peers_text(figures: Sequence[Figures], jobs: int) -> str:
     batch = figures[0].drains[0].batch
     title = (
         f"APScheduler on {jobs} due cron jobs of the same rules: fires per second, median (best) "
-        f"of the\nsame rounds; × is duly in batches of {batch:,} beside it"
+        f"of the\nsame rounds; × is duly's rate in batches of {batch:,} divided by it"
     )
     lines = [
         [f"{each.name}, {name}", _cell(rates), f"{each.vs_peer(name):.0f}"]
@@ -100,12 +100,12 @@ def peers_text(figures: Sequence[Figures], jobs: int) -> str:
         for name, rates in each.drains[0].peers.items()
     ]
     footing = (
-        "Measured is its _process_jobs(): it reads the due jobs of its SQLAlchemyJobStore, hands "
-        "them to an\nexecutor that returns at once, and stores each next time. Jobs were stored "
-        "and set due before;\nmisfire_grace_time=None, coalesce=True. SQLite as SQLAlchemy opens "
-        "it (rollback journal,\nsynchronous=FULL), and with the pragmas that duly sets (WAL, "
+        "Its _process_jobs() is timed: it reads the due jobs of its SQLAlchemyJobStore, passes "
+        "them to an\nexecutor that returns at once, and stores each next time. Jobs are stored "
+        "and made due beforehand;\nmisfire_grace_time=None, coalesce=True. SQLite as SQLAlchemy "
+        "opens it (rollback journal,\nsynchronous=FULL), and with the pragmas that duly sets (WAL, "
         "FULL).\n"
-        "It takes everything due at once, so duly does too, as far as a claim reaches."
+        "It takes everything due at once, so duly uses the largest batches."
     )
     return "\n\n".join([title, table([["", "fires per second", "×"], *lines]), footing])
 
@@ -114,9 +114,9 @@ def ticks_text(figures: Sequence[Figures]) -> str:
     stored = list(figures[0].ticks.ms)
     count = len(figures[0].ticks.ms[stored[0]])
     title = (
-        f"claim_due() with {DUE} due rows among so many stored: ms, median (best) of {count} "
-        "ticks;\n× is the median of largest to smallest, tick by tick; the rows are set due "
-        "outside the timing"
+        f"claim_due() with {DUE} due rows, by number of stored rows: ms, median (best) of {count} "
+        "ticks;\n× is the median ratio of largest to smallest, tick by tick; making rows due "
+        "is not timed"
     )
     lines = [
         [

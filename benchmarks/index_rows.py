@@ -1,7 +1,7 @@
-"""The rows of the index benchmark: a backlog of due schedules, and what a claim makes of them.
+"""The rows of the index benchmark: a backlog of due schedules.
 
-Takes a number and a seed; gives index rows in the order they were created, which is not the order
-in which they are due. Rules are those of the trigger benchmark: 500, shared by many rows each.
+From a number and a seed it generates index rows in order of creation, which is not the order in
+which they are due. The rules are the 500 of the trigger benchmark, each shared by many rows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from duly.model.schedules import ScheduleId
 from duly.stores.sql.rows.index_rows import index_values, rule_values
 
 NOW_MS = int(WINDOW_FROM.timestamp() * 1000) + WINDOW_MS
-"""When claims happen: all rows of the window are due, the oldest for a minute."""
+"""The time of the claims: all rows of the window are due, the oldest for a minute."""
 
 Move = tuple[int, int, int, int | None]
-"""Where a row goes: its number, next nominal time, next run time, runs left."""
+"""The next state of a row: its number, next nominal time, next run time, runs left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Column values for one of the two tables that rows stand in."""
+    """Column values for one of the two tables of index rows."""
 
     table: str
     columns: tuple[str, ...]
@@ -34,13 +34,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Due rows, part by part in the order of filling; numbered from 0."""
+    """Due rows, numbered from 0, as parts in the order of insertion."""
 
     parts: tuple[Part, ...]
     texts: tuple[str, ...]
-    """Their different triggers: rows with H or every have one each, others share."""
+    """Distinct triggers: rows with H or every have their own, others share."""
     expressions: tuple[tuple[str, str], ...]
-    """What cron can say among the rules: expression and zone."""
+    """The rules that cron can express, as expression and zone."""
 
     def __len__(self) -> int:
         return len(self.parts[0].rows)
@@ -80,7 +80,7 @@ def _part(table: str, values: Iterable[dict[str, Any]]) -> Part:
 
 
 def schedule_id(number: int) -> str:
-    """As long as a real one, and in the order of creation like a real one."""
+    """Return an id as long as a real one, ordered by creation like a real one."""
     return f"sch_{number:032x}"
 
 

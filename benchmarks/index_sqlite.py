@@ -1,4 +1,4 @@
-"""SQLite as a place to measure, with the standard library's sqlite3 as the bare driver."""
+"""SQLite as a place, with the standard library's sqlite3 as the bare driver."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FILL_WAITING = (
 
 
 class SqliteDatabase:
-    """Files in one folder."""
+    """Creates files in one folder."""
 
     name = "SQLite"
     tidy = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -59,7 +59,7 @@ class SqliteDatabase:
         return SqlitePlace(self._folder / f"{purpose}.db")
 
     def peer_engines(self) -> dict[str, Engine]:
-        """As its own documentation opens a file, and with what Duly sets: faster, as durable."""
+        """Return an engine as its documentation opens a file, and one with Duly's pragmas."""
         usual = create_engine(f"sqlite:///{self._folder / 'usual.db'}")
         tuned = create_engine(f"sqlite:///{self._folder / 'tuned.db'}")
         event.listen(tuned, "connect", lambda connection, _: _make_durable(connection))
@@ -144,7 +144,7 @@ class SqlitePlace:
 
 
 def _make_durable(connection: sqlite3.Connection) -> None:
-    """As Duly's own connections are: as much cache, a checkpoint after as much WAL."""
+    """Set the pragmas of Duly's own connections: cache size and checkpoint interval."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")

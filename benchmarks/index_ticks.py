@@ -1,7 +1,7 @@
-"""A tick: ten rows are due among so many stored. Does it matter how many?
+"""Measures a tick that claims ten due rows, for different numbers of stored rows.
 
-The sizes take turns, tick by tick, so that a busy moment hits all of them. Which ten rows are due
-changes from tick to tick, and they are set due outside the timing.
+The sizes alternate tick by tick, so that load from other processes affects all of them. Which ten
+rows are due changes from tick to tick; making them due is not timed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from duly.stores import open_store
 DUE = 10
 LATE_MS = 500
 WARM_UP = 15
-"""Ticks that are not counted: statements get prepared, caches filled."""
+"""Ticks that are not counted, in which statements are prepared and caches filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Milliseconds of each tick, by how many rows are stored."""
+    """Milliseconds of each tick by number of stored rows."""
 
     ms: dict[int, tuple[float, ...]]
 
@@ -34,7 +34,7 @@ class Ticks:
         return median(self.ms[stored])
 
     def growth(self) -> float:
-        """The largest beside the smallest, tick by tick; the median of the ratios."""
+        """Return the median ratio of the largest to the smallest size, tick by tick."""
         pairs = zip(self.ms[max(self.ms)], self.ms[min(self.ms)], strict=True)
         return median(large / small for large, small in pairs)
 
@@ -59,7 +59,7 @@ async def measure_ticks(places: Mapping[int, Place], count: int, seed: int) -> T
             claimed = await stores[stored].claim_due(NOW_MS)
             seconds = perf_counter() - started
             if sorted(each.schedule_id for each in claimed) != sorted(map(schedule_id, due)):
-                raise Disagreement(f"{len(claimed)} rows claimed, other than the {DUE} due")
+                raise Disagreement(f"{len(claimed)} rows were claimed, not the {DUE} that were due")
             if tick >= WARM_UP:
                 times[stored].append(seconds * 1000)
     for store in stores.values():

@@ -1,9 +1,9 @@
-"""Jobs per second beside other queues, the bare driver and huey; bulk enqueue; what idling costs.
+"""Jobs per second beside other queues, the bare driver and huey; bulk enqueue; idle cost.
 
-First every candidate runs once and each contender's best is kept; then ours and theirs take turns,
-and a bar is the median of the ratios of those pairs. Databases bring every commit to disk; Duly
-keeps its full history, the others what they keep. Writes jobs.json and jobs.png; exit status 1
-means that a bar is short. A peer that cannot be measured here is short, with the reason.
+First every candidate runs once and each contender's best is kept; then ours and theirs alternate,
+and a bar is the median ratio of those pairs. Databases commit durably; Duly keeps its full history,
+the others what they keep. Writes jobs.json and jobs.png; exit status 1 means that a bar is not met.
+A peer that cannot be measured here does not meet its bar, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ QUICK = Size(pairs=1, bulk=2_000, idle_seconds=1, pickups=5, pressure=320, passe
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Ours beside one contender: the best configuration of each, turn by turn."""
+    """Ours and one contender in alternating turns, each in its best configuration."""
 
     name: str
     theirs: PeerResult
@@ -80,18 +80,18 @@ class Pairing:
 
     @property
     def ratio(self) -> float:
-        """The median of the turns; nothing where the contender could not be measured."""
+        """Return the median ratio of the turns; 0 if the contender could not be measured."""
         pairs = zip(self.ours, self.others, strict=True)
         return median([ours / other for ours, other in pairs] or [0.0])
 
     @property
     def rate(self) -> float | None:
-        """Their median."""
+        """Return the contender's median rate."""
         return median(self.others) if self.others else None
 
 
 class Race:
-    """Contenders in one kind of place."""
+    """Measures contenders in one kind of place."""
 
     def __init__(self, ours: Peer, places: Places, folder: Path, size: Size, quick: bool) -> None:
         self._places = places
@@ -107,7 +107,7 @@ class Race:
         return list(all_results(peer, self._places, self._folder, self._quick))
 
     def _only(self, peer: Peer, result: PeerResult) -> Peer:
-        """A contender in one configuration."""
+        """Return the peer with only the configuration of a result."""
         kept = [
             each
             for each in peer.candidates
@@ -117,7 +117,7 @@ class Race:
         return replace(peer, candidates=tuple(kept) or peer.candidates[:1])
 
     def beside(self, peer: Peer) -> Pairing:
-        """Their best configuration first, then turns."""
+        """Find the peer's best configuration, then alternate it with ours."""
         theirs = best_of(self._all(peer))
         if theirs.jobs_per_second is None:
             return Pairing(peer.name, theirs, (), ())
@@ -139,7 +139,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that was measured."""
+    """All figures."""
 
     facts: dict[str, str]
     ours: Sequence[PeerResult]
@@ -153,7 +153,7 @@ class Figures:
 
 
 def measure(size: Size, quick: bool, with_peers: bool = True) -> Figures:
-    """Run all of it on one server."""
+    """Run all measurements on one server."""
     binaries = find_binaries()
     if binaries is None:
         raise NoServer(NO_SERVER)
@@ -192,7 +192,7 @@ def _idle(server: PostgresServer, size: Size) -> Idle:
 
 
 def bars(figures: Figures) -> list[Bar]:
-    """What must be reached."""
+    """Return the bars to meet."""
     return [
         *(
             Bar(
@@ -221,7 +221,7 @@ def bars(figures: Figures) -> list[Bar]:
 
 
 def text(figures: Figures) -> str:
-    """Tables for people."""
+    """Return the tables to print."""
     rows = [["PostgreSQL, no-op jobs", "processes", "jobs/s", "ours beside", "ratio", "how"]]
     rows += [
         ["duly, once", str(each.processes), _number(each.jobs_per_second), "", "", ""]
@@ -258,7 +258,7 @@ def _number(rate: float | None) -> str:
 
 
 def chart(figures: Figures) -> Chart:
-    """Jobs per second, ours and theirs in the same turns."""
+    """Return a chart of jobs per second, ours and theirs in the same turns."""
     groups = {
         each.name: {"Duly, in the same turns": median(each.ours), each.name: each.rate}
         for each in (*figures.pairings, figures.huey)
@@ -281,7 +281,7 @@ def chart(figures: Figures) -> Chart:
 
 
 def to_json(figures: Figures, size: Size, measured: Sequence[Bar]) -> dict[str, object]:
-    """Everything, for later comparison."""
+    """Return all figures for later comparison."""
     return {
         "benchmark": "jobs",
         "date": today(),
@@ -298,7 +298,7 @@ def to_json(figures: Figures, size: Size, measured: Sequence[Bar]) -> dict[str, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("jobs", __doc__, arguments)
     size = QUICK if options.quick else FULL
     logging.getLogger("duly.stores").setLevel(logging.ERROR)

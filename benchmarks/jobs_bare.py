@@ -1,7 +1,7 @@
-"""The limit: psycopg running the statements of a claim and of its end, and nothing else.
+"""The upper limit: psycopg running only the statements of a claim and of a completion.
 
-`enqueue URL JOBS`, or `work URL JOBS OPTIONS`. The same rows and indexes as Duly's own worker
-writes, the history in them, without buffer, handlers, leases to renew or anybody to tell.
+`enqueue URL JOBS`, or `work URL JOBS OPTIONS`. It writes the same rows, history and indexes as
+Duly's worker, without a buffer, handlers, renewed leases or notifications.
 """
 
 from __future__ import annotations

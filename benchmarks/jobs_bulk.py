@@ -1,4 +1,4 @@
-"""Bulk enqueue beside the bare driver: COPY of the same rows, as many at a time."""
+"""Compares bulk enqueue with the bare driver: COPY of the same rows in batches of the same size."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Bulk:
 
     @property
     def ratio(self) -> float:
-        """The median of the rounds' ratios."""
+        """Return the median ratio of the rounds."""
         return median(ours / bare for ours, bare in zip(self.ours, self.bare, strict=True))
 
 
 def measure_bulk(server: PostgresServer, jobs: int, rounds: int) -> Bulk:
-    """Alternate the two, each time in a database of its own."""
+    """Alternate the two, each run in a new database."""
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(rounds):
@@ -74,7 +74,7 @@ Tables = dict[str, tuple[str, list[tuple[object, ...]]]]
 
 
 def _batches(jobs: int) -> Iterator[Tables]:
-    """Ready-made rows: only the writing is timed."""
+    """Yield prepared rows, so that only writing is timed."""
     now_ms = int(time.time() * 1000)
     for start in range(0, jobs, MAX_INSERT):
         ids = new_ids("job_", min(MAX_INSERT, jobs - start))

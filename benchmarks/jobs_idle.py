@@ -1,4 +1,4 @@
-"""What a worker costs while there is nothing to do, and how soon it picks up a single job."""
+"""Measures the cost of an idle worker, and how soon it picks up a single job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duly.stores.sql.store import SqlStore
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Of one worker with its keeper, at default settings."""
+    """Figures of one worker with its keeper, at default settings."""
 
     queries_per_second: float
     cpu_percent: float
@@ -28,7 +28,7 @@ class Idle:
 
 
 def measure_idle(url: str, seconds: float, pickups: int) -> Idle:
-    """Let it idle, then enqueue jobs one by one, each after the one before has ended."""
+    """Let a worker idle, then enqueue jobs one by one, each after the previous one has ended."""
     return asyncio.run(_measure(url, seconds, pickups))
 
 
@@ -61,7 +61,7 @@ async def _measure(url: str, seconds: float, pickups: int) -> Idle:
 
 
 class _Queries:
-    """Counts statements on the store's own connections."""
+    """Counts statements on the store's connections."""
 
     def __init__(self, app: Duly) -> None:
         self.count = 0

@@ -1,6 +1,6 @@
-"""Duly's no-op jobs: `enqueue URL JOBS`, or `work URL JOBS OPTIONS`, as its users would write it.
+"""Duly's no-op jobs: `enqueue URL JOBS`, or `work URL JOBS OPTIONS`, written as users would.
 
-Full history is on, as always: every transition of every job stays as an event.
+It keeps its full history: every transition of every job is stored as an event.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from duly import Duly, Flow, WorkerOptions
 
 
 def make_app(url: str, calls: Calls | None = None) -> Duly:
-    """An application with one action that does nothing."""
+    """Return an application with one action that does nothing."""
     flow = Flow("bench")
 
     @flow.action

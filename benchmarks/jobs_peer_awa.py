@@ -1,6 +1,6 @@
 """awa-pg's no-op jobs: `enqueue URL JOBS`, or `work URL JOBS OPTIONS`, in its own environment.
 
-Finished jobs are pruned within seconds, as its storage rotates; their count stays.
+Finished jobs are pruned within seconds, when its storage rotates; their count stays.
 """
 
 from __future__ import annotations

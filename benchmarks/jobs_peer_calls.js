@@ -1,10 +1,10 @@
-// What every Node peer's worker does apart from its work, as jobs_peer_calls.py says it.
+// Shared by the workers of all Node peers; prints the same lines as jobs_peer_calls.py.
 
 function say(facts) {
   process.stdout.write(JSON.stringify(facts) + "\n");
 }
 
-/** Gives a function to call for each no-op job. */
+/** Return a function to call for each no-op job. */
 function callsOf(jobs) {
   const step = Math.max(1, Math.floor(jobs / 100));
   let number = 0;

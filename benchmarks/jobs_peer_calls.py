@@ -1,7 +1,7 @@
-"""What every Python peer's worker does apart from its work: count calls, and end with its parent.
+"""Shared by the workers of all Python peers: counts calls and ends with the parent process.
 
-Imported in the environments of the peers, so it needs the standard library only. Each said line is
-one JSON object on the standard output: `first_at`, then `calls` after each hundredth of the jobs.
+Imported in the environments of the peers, so it uses only the standard library. It prints JSON
+objects, one per line: `first_at`, then `calls` after each hundredth of the jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import count
 
 
 class Calls:
-    """Notes that the no-op job was called; cheap, and safe from several threads."""
+    """Counts calls of the no-op job; cheap and thread-safe."""
 
     def __init__(self, jobs: int) -> None:
         self._numbers = count(1)
@@ -30,13 +30,13 @@ class Calls:
 
 
 def say(**facts: object) -> None:
-    """One line to the parent."""
+    """Print one line for the parent."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
 def end_with_parent() -> None:
-    """Leave at once when the parent closes the standard input, as it also does by dying."""
+    """Exit at once when the parent closes standard input, which also happens when it dies."""
     threading.Thread(target=_await_end, daemon=True).start()
 
 

@@ -1,8 +1,8 @@
-"""The peers: what to install, how many jobs, which configurations to try, when all are finished.
+"""The peers: packages, number of jobs, configurations to try, and the query for completion.
 
-Candidates are what came out best when more were tried; a quick run takes the first one only.
-`{jobs}` in a question stands for how many there are. The questions look at the youngest jobs first,
-which finish last, so that an early answer costs nothing.
+Candidates are the best of a larger set that was tried; a quick run uses only the first one.
+`{jobs}` in a query stands for the number of jobs. The queries check the newest jobs first, which
+finish last, so that an early check is cheap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NODE_PACKAGES = ("graphile-worker@0.17.3", "pg-boss@10.4.2", "pg@8.23.1")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One configuration: what it is called, how many processes, and what the script is told."""
+    """One configuration: its description, number of processes and options of the script."""
 
     words: str
     processes: int
@@ -32,7 +32,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A job queue that is measured beside ours."""
+    """A job queue to compare with."""
 
     name: str
     version: str

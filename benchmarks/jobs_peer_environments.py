@@ -1,7 +1,7 @@
-"""Where each peer lives: a Python or Node environment of its own under `.bench`, made on demand.
+"""Creates a separate Python or Node environment for each peer under `.bench`, on demand.
 
-Gives the command that starts a peer's script. What cannot be made raises Absent, with the reason;
-reasons name packages, never a path or an address.
+Returns the command that starts a peer's script. A failure raises Absent with the reason; reasons
+name packages, never a path or an address.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Absent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How to start a peer's script: the words before its arguments, and variables to add."""
+    """How to start a peer's script: the command before its arguments, and variables to add."""
 
     words: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def python_program(name: str, script: str, packages: Sequence[str]) -> Program:
-    """A module of this folder, run by an interpreter that has these packages."""
+    """Return how to run a module of this folder with an interpreter that has these packages."""
     folder = HOME / name
     python = folder / "bin" / "python"
     if not _is_made(folder, packages):
@@ -47,12 +47,12 @@ def python_program(name: str, script: str, packages: Sequence[str]) -> Program:
 
 
 def own_program(script: str) -> Program:
-    """A module of this folder, run by this very interpreter."""
+    """Return how to run a module of this folder with this interpreter."""
     return Program((sys.executable, "-m", f"benchmarks.{script}"))
 
 
 def node_program(script: str, packages: Sequence[str]) -> Program:
-    """A script of this folder, run by Node with these packages."""
+    """Return how to run a script of this folder with Node and these packages."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise Absent("node and npm are not installed")

@@ -28,7 +28,7 @@ async function work(connectionString, jobs, worker) {
   await run({ preset, taskList: { noop }, noHandleSignals: true });
 }
 
-// It would say a line for every finished job.
+// By default it logs a line for every finished job.
 function silent() {
   return new Logger(() => () => {});
 }

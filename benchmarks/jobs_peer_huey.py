@@ -1,6 +1,6 @@
-"""huey's no-op jobs on SQLite: `enqueue FILE JOBS`, or `work FILE JOBS OPTIONS`, where it lives.
+"""huey's no-op jobs on SQLite: `enqueue FILE JOBS`, or `work FILE JOBS OPTIONS`.
 
-Results are stored: a job leaves its queue before it runs, so its result is all that says it ran.
+Results are stored, since a job leaves its queue before it runs and only its result proves the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def new_huey(file: str, jobs: int) -> Any:
 def enqueue(file: str, jobs: int) -> None:
     huey = new_huey(file, jobs)
     storage = huey.storage
-    # What huey.enqueue() does, but in one transaction instead of one for each job.
+    # Does what huey.enqueue() does, but in one transaction instead of one per job.
     rows = [
         (storage.name, huey.serialize_task(huey.noop.s()), huey.noop.s().priority or 0)
         for _ in range(jobs)

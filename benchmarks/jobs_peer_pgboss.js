@@ -1,5 +1,5 @@
 // pg-boss's no-op jobs: `enqueue URL JOBS`, or `work URL JOBS OPTIONS` (batchSize, loops).
-// Its polling worker rests between batches, so loops of fetch and complete are its fastest way.
+// Its polling worker pauses between batches, so loops of fetch and complete are its fastest mode.
 // Finished jobs stay in its table.
 
 const PgBoss = require("pg-boss");

@@ -1,4 +1,4 @@
-"""Where peers keep their jobs: a new PostgreSQL database or SQLite file for every candidate."""
+"""Databases of peers: a new PostgreSQL database or SQLite file for every candidate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers import PostgresServer
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One database: its address, how to bring it to rest after enqueueing, and how to ask it."""
+    """One database: its address, how to settle it after enqueueing and how to check completion."""
 
     address: str
     settle: Callable[[], None]
@@ -25,14 +25,14 @@ class Place:
 
 
 class Places(Protocol):
-    """Makes places of one kind."""
+    """Creates places of one kind of database."""
 
     def new(self, question: str) -> AbstractContextManager[Place]:
-        """A new one, gone afterwards, that is asked this question."""
+        """Create a place whose completion is checked by this query; remove it afterwards."""
 
 
 class PostgresPlaces:
-    """Databases of one server."""
+    """Creates databases on one server."""
 
     def __init__(self, url: str) -> None:
         self._server = PostgresServer(url)
@@ -57,7 +57,7 @@ class PostgresPlaces:
 
 
 class SqlitePlaces:
-    """Files in one folder."""
+    """Creates files in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,9 +1,9 @@
-"""One timed run of worker programs over jobs that are all enqueued before.
+"""One timed run of worker programs over jobs that were all enqueued before.
 
-The time goes from the first call of a handler, in any worker, to the moment a query sees that every
-job is finished in the database. Neither start-up nor enqueueing is in it, and nothing that a worker
-merely believes. The database is only asked once nine tenths of the calls were made, at most each
-20 ms and never for more than a fifth of the time, so that asking does not slow the asked.
+The time runs from the first call of a handler in any worker until a query sees that every job is
+finished in the database. It excludes start-up and enqueueing, and does not rely on what a worker
+reports. The database is queried only after nine tenths of the calls, at most every 20 ms and for at
+most a fifth of the time, so that the queries do not slow down the run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDERS = re.compile(r"/\S*/")
 
 @dataclass(slots=True)
 class Said:
-    """What one worker has said so far."""
+    """What one worker has reported so far."""
 
     first_at: float | None = None
     calls: int = 0
@@ -44,10 +44,10 @@ class Worker:
     said: Said = field(default_factory=Said)
 
     def listen(self) -> None:
-        """Read its lines until it ends."""
+        """Read the worker's lines until it ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            # Peers may print as they like; only our own lines are objects.
+            # Peers may print anything; only lines of our scripts are JSON objects.
             if line.startswith("{"):
                 facts = json.loads(line)
                 self.said.first_at = facts.get("first_at", self.said.first_at)
@@ -81,9 +81,9 @@ def drain_seconds(
     log: Path,
     deadline_at: float,
 ) -> float:
-    """Wait until all jobs are finished; gives the time since the first call.
+    """Wait until all jobs are finished; return the seconds since the first call.
 
-    Wall-clock time, since it begins in one process and ends in another.
+    Uses wall-clock time, since it starts in one process and ends in another.
     """
     pause = ASK_SECONDS
     while time.time() < deadline_at:
@@ -106,7 +106,7 @@ def drain_seconds(
 def running(
     program: Program, arguments: Sequence[str], count: int, log: Path
 ) -> Iterator[list[Worker]]:
-    """So many worker processes, ended afterwards."""
+    """Run `count` worker processes during the block."""
     with contextlib.ExitStack() as ends, log.open("w") as errors:
         workers = []
         for _ in range(count):
@@ -128,7 +128,7 @@ def running(
 
 
 def _end(process: subprocess.Popen[str], listener: threading.Thread) -> None:
-    # Its database is thrown away, so there is nothing to finish gracefully.
+    # The database is dropped afterwards, so a graceful stop is not needed.
     process.kill()
     listener.join()
     with process:
@@ -136,9 +136,9 @@ def _end(process: subprocess.Popen[str], listener: threading.Thread) -> None:
 
 
 def complaint(log: Path) -> str:
-    """The last error that a program wrote, else its last line; without paths and addresses."""
+    """Return the last error that a program wrote, else its last line, without paths."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     spoken = [line for line in lines if line]
     errors = [line for line in spoken if ERROR.match(line)]
-    said = (errors or spoken or ["it said nothing"])[-1]
+    said = (errors or spoken or ["no output"])[-1]
     return FOLDERS.sub("", said)[:200]

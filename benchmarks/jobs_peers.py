@@ -1,8 +1,8 @@
-"""Other job queues at no-op jobs, each in its best known configuration: jobs per second.
+"""Measures other job queues with no-op jobs, each in its best known configuration.
 
-Every candidate gets a new database with all jobs enqueued, vacuumed and checkpointed. What the time
-holds is said in jobs_peer_runs.py, and it is the same for everyone. The best candidate counts. A
-peer that cannot be measured is a result with the reason, never an exception.
+Every candidate gets a new database with all jobs enqueued, vacuumed and checkpointed. All are timed
+as jobs_peer_runs.py describes. The best candidate counts. A peer that cannot be measured yields a
+result with the reason, never an exception.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class PeerResult:
 
 
 def run_peer(name: str, postgres_url: str, scratch: Path, *, quick: bool = False) -> PeerResult:
-    """Measure one of PEERS, in databases of its own on a server."""
+    """Measure one of PEERS, in new databases on a server."""
     return best_of(all_results(POSTGRES_PEERS[name], PostgresPlaces(postgres_url), scratch, quick))
 
 
 def run_huey(scratch: Path, *, quick: bool = False) -> PeerResult:
-    """Measure huey, on SQLite files that are as durable as ours."""
+    """Measure huey on SQLite files with the same durability as ours."""
     return best_of(all_results(HUEY, SqlitePlaces(scratch), scratch, quick))
 
 
 def best_of(results: Iterable[PeerResult]) -> PeerResult:
-    """The fastest; without any that was measured, the first with its reason."""
+    """Return the fastest result; if none was measured, the first one, with its reason."""
     return max(results, key=lambda each: each.jobs_per_second or 0)
 
 
 def all_results(peer: Peer, places: Places, scratch: Path, quick: bool) -> Iterator[PeerResult]:
-    """One for each candidate, or one that says why there is none."""
+    """Yield a result per candidate, or one with the reason why the peer is absent."""
     jobs = max(100, peer.jobs // QUICK_SHARE) if quick else peer.jobs
     try:
         program = peer.program()
@@ -92,7 +92,7 @@ def _rate(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a JSON line for each peer that is named, or for all. Gives the exit status."""
+    """Print a JSON line for each named peer, or for all; return the exit status."""
     known = (*PEERS, HUEY.name)
     parser = argparse.ArgumentParser(prog="jobs_peers.py", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))

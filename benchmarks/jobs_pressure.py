@@ -1,8 +1,8 @@
 """Throughput under conditions that cost extra writes, beside the same load without them.
 
-One worker with 32 slots on PostgreSQL, handlers of 20 ms: rescued jobs, at-most-once jobs, a note
-of progress per job, fairness with one workspace. Each run is paired with a plain one right beside
-it, so that a busy moment hits both; a bar is the median of the ratios.
+One worker with 32 slots on PostgreSQL, handlers of 20 ms: rescued jobs, at-most-once jobs, a
+progress note per job, fairness with one workspace. Each run is paired with a plain run next to it,
+so that load from other processes affects both; a bar is the median of the ratios.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from duly.model.jobs import JobState, WorkerId
 SLOTS = 32
 HANDLER_S = 0.02
 LOST_SHARE = 8
-"""One job of so many was lost by a worker that died."""
+"""One in this many jobs was lost by a worker that died."""
 OVERTAKEN_AT_MOST = 4 * SLOTS
-"""Jobs that may begin before a rescued one in front of them: the slots go on while the start of
-that one is recorded."""
+"""Jobs that may start before a rescued job in front of them, since other slots continue while its
+start is recorded."""
 LOST_LEASE_MS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a run differs from the plain one: a condition of the benchmark."""
+    """How a run differs from the plain run."""
 
     name: str
     at_least: float
@@ -58,12 +58,12 @@ class Run:
 
     jobs_per_second: float
     overtaken: int
-    """Most jobs that began before one that stood in front of them."""
+    """The largest number of jobs that started before a job in front of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Runs under one condition, each with the plain run beside it."""
+    """Runs under one condition, each paired with a plain run."""
 
     condition: Condition
     plain: tuple[Run, ...]
@@ -71,19 +71,19 @@ class Pressure:
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether no rescued job was left behind."""
+        """Return whether no rescued job was overtaken by too many others."""
         return all(run.overtaken <= OVERTAKEN_AT_MOST for run in self.under)
 
     @property
     def ratio(self) -> float:
-        """Return the median of the pairs; nothing where rescued jobs lost their place."""
+        """Return the median ratio of the pairs; 0 if rescued jobs lost their place."""
         if self.condition.loses_jobs and not self.keeps_order:
             return 0.0
         pairs = zip(self.under, self.plain, strict=True)
         return median(under.jobs_per_second / plain.jobs_per_second for under, plain in pairs)
 
     def to_json(self) -> dict[str, object]:
-        """Return everything, for later comparison."""
+        """Return all figures for later comparison."""
         return {"condition": self.condition.name, "ratio": self.ratio} | {
             name: [asdict(run) for run in runs]
             for name, runs in (("plain", self.plain), ("under", self.under))
@@ -106,7 +106,7 @@ def measure_pressure(server: PostgresServer, jobs: int, pairs: int) -> list[Pres
 def _beside_plain(condition: Condition, pairs: int, run: Callable[[Condition], Run]) -> Pressure:
     runs: dict[str, list[Run]] = {PLAIN.name: [], condition.name: []}
     for turn in range(pairs):
-        # The second run finds a warm server, so they alternate.
+        # The second run has a warm server, so the order alternates.
         for each in (PLAIN, condition) if turn % 2 else (condition, PLAIN):
             runs[each.name].append(run(each))
     return Pressure(condition, tuple(runs[PLAIN.name]), tuple(runs[condition.name]))
@@ -144,7 +144,7 @@ async def _drain(url: str, jobs: int, condition: Condition) -> Run:
 
 
 async def _lose(app: Duly, jobs: int) -> None:
-    """Claim jobs as a worker does that is killed before it stores anything."""
+    """Claim jobs like a worker that is killed before it stores anything."""
     dead = ClaimRequest(WorkerId("killed"), limit=jobs, lease_ms=LOST_LEASE_MS)
     claims = await app.store.claim_jobs(dead)
     if len(claims.jobs) != jobs:
@@ -160,19 +160,19 @@ async def _check_all_succeeded(url: str, flow: Flow, jobs: int) -> None:
 
 
 def most_overtaken(begun: Sequence[int]) -> int:
-    """Return how many later jobs began before one, at most."""
+    """Return the largest number of later jobs that started before a job."""
     return max((position - number for position, number in enumerate(begun)), default=0)
 
 
 def pressure_bars(measured: Sequence[Pressure]) -> list[Bar]:
-    """Return what must be reached."""
+    """Return the bars to meet."""
     return [
         Bar(each.condition.name, each.ratio, each.condition.at_least, places=2) for each in measured
     ]
 
 
 def pressure_text(measured: Sequence[Pressure]) -> str:
-    """Return a table for people."""
+    """Return the table to print."""
     rows = [["PostgreSQL, 32 slots, handlers of 20 ms", "jobs/s", "plain", "ratio", "overtaken"]]
     for each in measured:
         rates = [median(run.jobs_per_second for run in runs) for runs in (each.under, each.plain)]

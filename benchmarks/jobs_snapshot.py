@@ -1,4 +1,4 @@
-"""Blocks that one claim reads while a transaction keeps the server from removing what passed."""
+"""Counts the blocks that a claim reads while a held snapshot keeps dead entries from removal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from duly.stores import open_store
 from duly.stores.port import Store
 
 CHUNKS = 30
-"""The process claims after each chunk, as workers do: it has not slept while all of them passed."""
+"""The process claims after each chunk, as workers do, instead of sleeping through all of them."""
 CLAIM = ClaimRequest(worker=WorkerId("worker_snapshot"), limit=20)
 
-# The entries of jobs that were queued and claimed; the jobs themselves are not read by a claim.
+# Line entries of jobs that were queued and claimed; a claim does not read the jobs themselves.
 _ENTER = """
     INSERT INTO duly_job_line (queue, place, id, workspace, action, run_at_ms)
     SELECT 'default', %(from)s + i, 'passed_' || (%(from)s + i), '', 'bench.noop', 0
@@ -29,7 +29,7 @@ _LEAVE = "DELETE FROM duly_job_line WHERE action = 'bench.noop'"
 
 @dataclass(frozen=True, slots=True)
 class HeldSnapshot:
-    """Blocks read by one claim, before and after jobs have passed."""
+    """Blocks read by one claim before and after other jobs were queued and claimed."""
 
     passed: int
     blocks_before: int
@@ -37,7 +37,7 @@ class HeldSnapshot:
 
     @property
     def ratio(self) -> float:
-        """Return how many times as much it reads."""
+        """Return blocks read after / before."""
         return self.blocks_after / self.blocks_before
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class HeldSnapshot:
 
 
 def measure_held_snapshot(server: PostgresServer, passed: int) -> HeldSnapshot:
-    """Hold a snapshot, let jobs pass, and count what a claim reads."""
+    """Hold a snapshot, let jobs pass and count the blocks that a claim reads."""
     url = server.create()
     try:
         with psycopg.connect(url) as reader:

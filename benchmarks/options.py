@@ -1,7 +1,7 @@
-"""The command line that all benchmarks share, and the check that the machine is quiet.
+"""The command line of all benchmarks, and the check that the machine is quiet.
 
-A full run starts only while the load average is low: figures taken beside other work say more about
-that work. The load is stored with the results.
+A full run starts only while the load average is low, since other work distorts the figures. The
+load is stored with the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLL_S = 5
 
 
 class Busy(Exception):
-    """The load average stayed above MAX_LOAD for as long as a benchmark waits."""
+    """The load average stayed above MAX_LOAD for WAIT_S seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def wait_until_quiet(
 ) -> float:
     """Return the load average once it is at most MAX_LOAD; raise Busy after WAIT_S seconds.
 
-    The average still counts the benchmark before this one for a minute or two, hence the wait.
+    It waits because the average includes the previous benchmark for a minute or two.
     """
     found = load()
     if found > MAX_LOAD:

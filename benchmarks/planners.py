@@ -1,9 +1,9 @@
-"""Planners that share one burst, and what shards, partitions or time buckets would change.
+"""Planners that share one burst, compared with shards, partitions and time buckets.
 
-Planner processes drain due schedules into jobs; beside them, claimer processes claim and advance
-the same rows by one bare statement, in tables of several layouts. Prints a table, writes
+Planner processes drain due schedules into jobs; in separate runs, claimer processes claim and
+advance the same rows by one bare statement, in tables of several layouts. Prints a table, writes
 planners.json and planners.png, and ends with one line per bar; exit status 1 means that a bar is
-short. With --million everything is measured over a million stored schedules as well.
+not met. With --million everything is also measured over a million stored schedules.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MILLION = "--million"
 SCALE_AT_LEAST = 1.2  # four planners beside one, on two CPUs that the server shares
 
 ORDER = "run_at_ms, priority DESC, row_id"
-# As Duly's sessions; and rows one by one through the indexes, which is best for every layout.
+# Settings of Duly's sessions, and plans that use indexes, which are best for every layout.
 SESSION = "-c plan_cache_mode=force_custom_plan -c jit=off -c enable_seqscan=off "
 SESSION += "-c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
 CLAIM = """
@@ -57,7 +57,7 @@ TABLE = """CREATE TABLE {0.table} (LIKE duly_schedule_index INCLUDING DEFAULTS{1
 PRIMARY KEY (row_id, version)){0.partitioned}"""
 PARTITION = """CREATE TABLE {0.table}_{part} PARTITION OF {0.table}
 FOR VALUES WITH (MODULUS {parts}, REMAINDER {part})"""
-# Apart from the due index, what Duly's own table has and writes when a row moves.
+# Besides the due index, the index and trigger that Duly's table has for rows that move.
 COPY = """
 INSERT INTO {0.table} SELECT * FROM duly_schedule_index;
 CREATE INDEX {0.table}_due ON {0.table} ({1}hand_over, flow, {0.order})
@@ -74,7 +74,7 @@ JOBS = "SELECT count(*), count(DISTINCT (schedule_id, nominal_ms)) FROM duly_job
 FETCHED = """SELECT coalesce(sum(s.idx_tup_fetch), 0) FROM pg_stat_user_indexes s
 LEFT JOIN pg_inherits i ON i.inhrelid = s.indexrelid
 WHERE coalesce(i.inhparent, s.indexrelid) = CAST('{0.table}_due' AS regclass)"""
-# Waits for sessions that are ending: a session reports what it has read when it ends.
+# Waits until sessions have ended, since a session reports its reads when it ends.
 END_SESSIONS = """SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND datname = current_database()"""
 
@@ -95,20 +95,20 @@ QUICK = Size((2_000,), burst=800, batch=100, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of due rows, and what a claim names: all of it, or one part after another."""
+    """A table of due rows; a claim takes from all of it or from one part after another."""
 
     name: str
     table: str
-    part: str = ""  # a column, the first of the due index, and what it is generated from
+    part: str = ""  # the first column of the due index, generated from `source`
     source: str = ""
     order: str = ORDER
     partitioned: str = ""
     claimed: str = ""
 
     def claims(self, number: int, of: int, due_ms: int) -> tuple[str, ...]:
-        """Return the claims of one of several claimers, which drains one part after another."""
+        """Return the statements of claimer `number`, one per part that it drains in turn."""
         parts = range(number, PARTS, of)  # each part has one owner
-        if self is BUCKETS:  # which belong to all, the oldest goes first
+        if self is BUCKETS:  # shared by all claimers, the oldest first
             parts = range(due_ms // 60_000 - MINUTES + 1, due_ms // 60_000 + 1)
         condition = f"{self.part} = {{part}} AND " if self.part else ""
         words = {"table": self.claimed or self.table, "condition": condition}
@@ -125,7 +125,7 @@ class Layout:
             desk.run(statement)
 
     def reset(self, desk: Desk, burst: int, due_ms: int) -> None:
-        """Let rows come due again, and leave nothing to be done that a run would pay for."""
+        """Make rows due again, vacuum and checkpoint, so that runs do not pay for it."""
         desk.run(MAKE_DUE.format(self), ms=due_ms, burst=burst, minutes=MINUTES)
         desk.run(f"VACUUM ANALYZE {self.table}")
         desk.run("CHECKPOINT")
@@ -142,7 +142,7 @@ BUCKETS = Layout("time buckets", "bench_buckets", "bucket", BY_MINUTE, "priority
 LAYOUTS = (ONE_TABLE, SHARDS, PARTITIONS, OWN_PARTITIONS, BUCKETS)
 
 Task = tuple[str, int, int, tuple[str, ...]]
-"""A URL, rows in a batch, when they were due, and claims; without claims a process plans."""
+"""A URL, rows per batch, the time at which they are due, and claims; without claims it plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,30 +152,30 @@ class Run:
     seconds: float
     client_cpu_s: float
     server_cpu_s: float
-    passed_over: int  # rows that claims read and did not get: others held, or had just moved them
+    passed_over: int  # rows that claims read but did not get, as others held or had moved them
     empty_claims: int
     duplicates: int
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Runs over one number of stored schedules, by layout and number of processes."""
+    """Runs with one number of stored schedules, by layout and number of processes."""
 
     stored: int
     burst: int
     runs: dict[tuple[str, int], list[Run]]
 
     def rate(self, name: str, count: int) -> float:
-        """Return rows in a second, the median of the rounds."""
+        """Return rows per second, the median of the rounds."""
         return median(self.burst / run.seconds for run in self.runs[name, count])
 
     def ratio(self, name: str, count: int, than: str, than_count: int) -> float:
-        """Return the rate relative to another, the median of the rounds' pairs."""
+        """Return the rate relative to another one, the median over paired rounds."""
         pairs = zip(self.runs[name, count], self.runs[than, than_count], strict=True)
         return median(other.seconds / run.seconds for run, other in pairs)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Return what stands in the results; CPU times in microseconds for a row."""
+        """Return the rows of the results, with CPU times in microseconds per row."""
         for (name, count), runs in self.runs.items():
             yield {
                 "layout": name,
@@ -193,7 +193,7 @@ class Figures:
 
 
 def start_crew() -> list[Connection]:
-    """Start processes that wait for tasks, so that none starts up while another is timed."""
+    """Start processes that wait for tasks, so that start-up is not part of a timed run."""
     context, pipes = get_context("spawn"), []
     for _ in range(max(COUNTS)):
         ours, theirs = context.Pipe()
@@ -204,7 +204,7 @@ def start_crew() -> list[Connection]:
 
 
 def run_tasks(desk: Desk, pipes: Sequence[Connection], tasks: Sequence[Task]) -> tuple[Any, float]:
-    """Run tasks at once; return what `_timed` says of each, and the server's CPU seconds."""
+    """Run tasks concurrently; return what `_timed` sends for each, and the server's CPU seconds."""
     _exchange(pipes, tasks)
     before = _server_cpu_ns(desk)
     done = _exchange(pipes, [None] * len(tasks))
@@ -220,18 +220,18 @@ def _exchange(pipes: Sequence[Connection], words: Sequence[Task | None]) -> list
             pipe.send(word)
         return [pipe.recv() for pipe in pipes[: len(words)]]
     except (EOFError, OSError):
-        raise Lost("a process ended early; its error stands above") from None
+        raise Lost("a process ended early; see its error above") from None
 
 
 def _server_cpu_ns(desk: Desk) -> int:
-    """Return what all processes of the server have used; 0 where there is no /proc."""
+    """Return the CPU time of all server processes; 0 without /proc."""
     pids = desk.run("SELECT pid FROM pg_stat_activity")
     files = [Path(f"/proc/{each.pid}/schedstat") for each in pids]
     return sum(int(file.read_text().split()[0]) for file in files if file.exists())
 
 
 def serve(pipe: Connection) -> None:
-    """Do tasks until the other end of the pipe is closed."""
+    """Run tasks until the other end of the pipe is closed."""
     with contextlib.suppress(EOFError):
         while True:
             url, batch, due_ms, claims = pipe.recv()
@@ -265,7 +265,7 @@ def _plan(pipe: Connection, url: str, batch: int) -> None:
 
 
 def _timed(pipe: Connection, drain: Callable[[], object]) -> None:
-    """Drain at the signal; say when that began and ended, and its CPU time, in seconds."""
+    """Drain on a signal; send its start, end and CPU time in seconds."""
     pipe.send(None)
     pipe.recv()
     began_s, cpu_s = monotonic(), process_time()
@@ -275,7 +275,7 @@ def _timed(pipe: Connection, drain: Callable[[], object]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; return the exit status."""
+    """Run the benchmark and return the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     options = parse("planners", __doc__, [each for each in given if each != MILLION])
     size = QUICK if options.quick else FULL
@@ -338,7 +338,7 @@ def _measure_stored(url: str, stored: int, size: Size) -> Figures:
 
 
 def _drain(desk: Desk, crew: Sequence[Connection], layout: Layout, count: int, size: Size) -> Run:
-    """Let the burst come due, and let so many processes take it."""
+    """Make the burst due and let `count` processes drain it."""
     due_ms, is_planner = now_ms(), layout is PLANNER
     if is_planner:
         desk.reset(due_ms, size.burst)
@@ -364,7 +364,7 @@ def _drain(desk: Desk, crew: Sequence[Connection], layout: Layout, count: int, s
 
 
 def bars(found: Sequence[Figures]) -> list[Bar]:
-    """Return what must be reached; the first number of stored schedules decides the scale."""
+    """Return the bars to meet; scaling is judged at the first number of stored schedules."""
     planned = [each.runs[PLANNER.name, count] for each in found for count in COUNTS]
     duplicates = sum(run.duplicates for runs in planned for run in runs)
     scale = found[0].ratio(PLANNER.name, 4, PLANNER.name, 1)
@@ -375,7 +375,7 @@ def bars(found: Sequence[Figures]) -> list[Bar]:
 
 
 def text(found: Figures) -> str:
-    """Return a table for people, and for information what each layout gains beside one table."""
+    """Return the table to print, and the gain of each layout over one table for information."""
     rows = [{name: each for name, each in row.items() if name != "rounds"} for row in found.rows()]
     cells = [
         [f"{v:,.2f}" if isinstance(v, float) else f"{v}" for v in row.values()] for row in rows

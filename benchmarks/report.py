@@ -1,6 +1,6 @@
-"""What every benchmark hands over: machine facts, tables, a JSON file, a chart, and bars.
+"""Formats the results of every benchmark: machine facts, tables, a JSON file, a chart and bars.
 
-Takes figures, gives text and files; nothing here measures. Results hold no path, host or user.
+Turns figures into text and files; measures nothing. Results hold no path, host or user.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from matplotlib.figure import Figure
 
 from benchmarks.options import Options
 
-# Okabe and Ito's palette, which colour-blind people can tell apart, and a grey.
+# Okabe and Ito's palette, distinguishable by colour-blind people, and a grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#8FCFB8", "#999999", "#CC79A7")
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A figure that must reach a limit, or with `at_most` must not pass it."""
+    """A figure that must reach a limit, or with `at_most` must not exceed it."""
 
     name: str
     measured: float
@@ -39,9 +39,9 @@ class Bar:
 
     @property
     def figure(self) -> float:
-        """Rounded to the side that is harder to meet, so that what is printed decides."""
+        """Return the figure rounded to the stricter side, so that the printed value decides."""
         unit = 10.0**self.places
-        # Digits beyond the ninth are the machine's arithmetic: 1.1 × 10 is 11 and a little.
+        # Rounding to nine digits removes floating-point noise, such as that of 1.1 * 10.
         scaled = round(self.measured * unit, 9)
         return (math.ceil(scaled) if self.at_most else math.floor(scaled)) / unit
 
@@ -55,7 +55,7 @@ class Bar:
         return f"bar {self.name} {self.figure:.{self.places}f} {limit} {verdict}"
 
     def to_json(self) -> dict[str, object]:
-        """As printed."""
+        """Return the bar as printed."""
         side = {"at_most": True} if self.at_most else {}
         return {
             "name": self.name,
@@ -67,7 +67,7 @@ class Bar:
 
 
 def machine_facts(*packages: str) -> dict[str, str]:
-    """What the figures depend on, by name: interpreter, system, zone files, versions."""
+    """Return what the figures depend on: interpreter, system, zone files and versions."""
     facts = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
@@ -77,7 +77,7 @@ def machine_facts(*packages: str) -> dict[str, str]:
 
 
 def _zone_files() -> str:
-    """zoneinfo prefers the system's files to the package, so the package's version may mislead."""
+    """Return the version of the zone files that zoneinfo uses: the system's, else the package's."""
     for folder in map(Path, TZPATH):
         source = folder / "tzdata.zi"
         if source.is_file():
@@ -89,12 +89,12 @@ def _zone_files() -> str:
 
 
 def today() -> str:
-    """The date of a run, UTC."""
+    """Return the date of a run in UTC."""
     return datetime.now(UTC).date().isoformat()
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned text: the first row is the heading, the first column stands left, others right."""
+    """Return aligned text with a heading row; the first column is left-aligned, others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -103,12 +103,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def part_of(values: Sequence[float], part: float) -> float:
-    """The value that so large a part does not exceed; 0 of none."""
+    """Return the quantile `part` of the values; 0 if there are none."""
     return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else 0.0
 
 
 def write_results(options: Options, name: str, results: Mapping[str, object]) -> None:
-    """Write `<name>.json` with the load at the start, numbers rounded to four places."""
+    """Write `<name>.json` with the load at the start, rounding numbers to four places."""
     whole = {**results, "load_at_start": options.load}
     rounded = json.loads(json.dumps(whole), parse_float=lambda text: round(float(text), 4))
     path = options.out / f"{name}.json"
@@ -118,9 +118,9 @@ def write_results(options: Options, name: str, results: Mapping[str, object]) ->
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars, one colour per series, in groups; on a log scale unless the figures are alike.
+    """A chart of grouped bars, one colour per series, on a log scale by default.
 
-    A value of None is written as n/a; a series that a group does not have leaves a gap.
+    A value of None is shown as n/a; a series that a group lacks leaves a gap.
     """
 
     title: str
@@ -132,14 +132,14 @@ class Chart:
     is_log: bool = True
 
     def write_png(self, path: Path) -> None:
-        """Draw it, without a display."""
+        """Draw the chart into a file, without a display."""
         figure = _new_figure()
         self.draw(figure.add_subplot())
         figure.legend(loc="outside lower center", ncols=len(self.series), frameon=False)
         _save(figure, path)
 
     def draw(self, axes: Axes) -> None:
-        """Draw it in a place of its own, without a legend."""
+        """Draw the chart on given axes, without a legend."""
         values = [v for group in self.groups.values() for v in group.values() if v is not None]
         lowest, highest = min(values) / 3, max(values) * 3
         if not self.is_log:
@@ -174,14 +174,14 @@ class Chart:
 
 
 def _label(value: float | None) -> str:
-    """Three digits where they say enough, never a power of ten."""
+    """Return a value with three significant digits below 1,000, never in exponent notation."""
     if value is None:
         return "n/a"
     return f"{value:.3g}" if value < 1_000 else f"{value:,.0f}"
 
 
 def write_png(path: Path, charts: Sequence[Chart], widths: Sequence[float]) -> None:
-    """Draw charts side by side, each over its own legend."""
+    """Draw charts side by side, each above its own legend."""
     figure = _new_figure()
     for chart, axes in zip(
         charts, figure.subplots(1, len(charts), width_ratios=list(widths)), strict=True
@@ -201,5 +201,5 @@ def _new_figure() -> Figure:
 
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Without the drawing library's own name and version, the file changes with figures only.
+    # Without the name and version of matplotlib, the file changes only with the figures.
     figure.savefig(path, dpi=110, metadata={"Software": None})

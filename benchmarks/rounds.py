@@ -1,7 +1,7 @@
-"""Measuring several contestants on a machine that others use too.
+"""Measures several contestants on a shared machine.
 
-Takes contestants whose work is cut into batches; gives the median and the minimum time per call.
-In each round the contestants alternate batch by batch, so that a busy moment hits all of them.
+Takes contestants whose work is cut into batches; returns the median and the minimum time per call.
+In each round they alternate batch by batch, so that load from other processes affects all of them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Batch = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One way to do the work: the same batches in every round, `calls` calls in all of them.
+    """One way to do the work: the same batches in every round, with `calls` calls in total.
 
-    Before each timed batch comes the untimed `warm_up`. Without it a fast contestant would mostly
-    be timed while the caches still hold what the slow one before it left there.
+    The untimed `warm_up` runs before each timed batch. Without it a fast contestant would be timed
+    mostly with caches filled by the slow one before it.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Timing:
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """The items in their order, cut into pieces."""
+    """Return the items in order, cut into batches."""
     return [items[i : i + size] for i in range(0, len(items), size)]
 
 
 def measure(contestants: Sequence[Contestant], rounds: int) -> dict[str, Timing]:
-    """Time every contestant in `rounds` interleaved rounds, the garbage collector off."""
+    """Time every contestant in interleaved rounds, with the garbage collector off."""
     seconds = {each.name: [[0.0] * rounds for _ in each.batches] for each in contestants}
     gc.collect()
     gc.disable()
     try:
         for turn in range(rounds):
-            # The order rotates: whoever comes after a contestant finds its leftovers in the caches.
+            # The order rotates, since each contestant runs with caches filled by the one before.
             first = turn % len(contestants)
             _one_round([*contestants[first:], *contestants[:first]], turn, seconds)
     finally:
@@ -73,10 +73,10 @@ def _one_round(
 
 
 def _timing(times: list[list[float]], calls: int) -> Timing:
-    """The minimum takes each batch from its own fastest round.
+    """Return the timing; the minimum takes each batch from its own fastest round.
 
-    A slow contestant's round is long, and hardly ever left alone as a whole; minima of whole
-    rounds would charge it more of the machine's noise than a fast one.
+    A whole round of a slow contestant is long and rarely undisturbed, so minima of whole rounds
+    would include more noise for it than for a fast one.
     """
     per_round = [sum(each) for each in zip(*times, strict=True)]
     per_call = 1e6 / calls

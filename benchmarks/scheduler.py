@@ -1,8 +1,8 @@
-"""The scheduler: a burst, lateness in steady state, what stored schedules cost, and its peers.
+"""Measures the scheduler: a burst, lateness in steady state, the cost of stored schedules, peers.
 
 Prints tables, writes scheduler.json and scheduler.png, and ends with one line per bar; exit status
-1 means that a bar is short. Databases bring every commit to disk. A peer that cannot be measured
-here is n/a, with the reason.
+1 means that a bar is not met. Databases commit durably. A peer that cannot be measured here is
+reported as n/a with the reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.servers import NoServer, durable_server, filesystem, fsync_ms, s
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured. The first number of stored schedules is watched for longer."""
+    """How much is measured. The first number of stored schedules is observed for longer."""
 
     burst: int
     rounds: int
@@ -45,14 +45,14 @@ class Size:
     on_sqlite: tuple[int, ...]
     load: Load
     later_s: float
-    """How long the other numbers are watched."""
+    """How long the other numbers are observed."""
     mix: Share
     idle_s: float
     entries: tuple[int, ...]
     passed: int
-    """Schedules that pass under a held snapshot."""
+    """Schedules that fire and finish while a snapshot is held."""
     moves: int
-    """How often rows move under it."""
+    """How often rows advance while it is held."""
 
 
 FULL = Size(
@@ -84,10 +84,10 @@ QUICK = Size(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("scheduler", __doc__, arguments)
     size = QUICK if options.quick else FULL
-    # What the store has to say about an old SQLite, it would say for every file.
+    # The store would warn about an old SQLite for every file.
     logging.getLogger("duly.stores").setLevel(logging.ERROR)
     try:
         figures = measure(size, with_peers=options.with_peers)
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(size: Size, *, with_peers: bool) -> Figures:
-    """Run all of it on one server and one folder."""
+    """Run all measurements on one server and in one folder."""
     binaries = find_binaries()
     if binaries is None:
         raise NoServer(NO_SERVER)

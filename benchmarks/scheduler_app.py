@@ -1,6 +1,6 @@
 """The application that `duly run` serves while lateness is measured.
 
-Its handler notes job and time in a journal, which is written in batches and whole when it ends.
+Its handler writes job and time to a journal, which is buffered and flushed at exit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ flow = Flow(FLOW)
 
 @cache
 def _journal() -> TextIO:
-    """The journal, opened by the first note: who imports this module for its names opens none."""
+    """Return the journal, opened by the first note, so that importing the module opens none."""
     journal = Path(os.environ.get(JOURNAL, os.devnull)).open("a")  # noqa: SIM115 - closed at exit
     atexit.register(journal.close)
     return journal
@@ -30,7 +30,7 @@ def _journal() -> TextIO:
 
 @flow.action
 async def note(ctx: Context) -> None:
-    """When the handler of a job began."""
+    """Write down when the handler of a job started."""
     _journal().write(f"{ctx.job_id} {time.time() * 1000:.1f}\n")
 
 

@@ -1,9 +1,9 @@
-"""A burst: very many schedules due at the same moment, drained into jobs.
+"""Measures a burst: many schedules due at the same moment, drained into jobs.
 
-Ours is the planner's own verb with schedules of the usual policies. The limit is psycopg on the
+Ours is the planner's verb with schedules of default policies. The upper limit is psycopg on the
 same tables in the same batches: one transaction claims rows with SKIP LOCKED, reads rules and
-inputs by one join, inserts ledger rows unless they are there, copies jobs and their events, and
-advances the rows. All it writes was put into words beforehand, and it takes no running marker.
+inputs by one join, inserts missing ledger rows, copies jobs and their events, and advances the
+rows. All it writes is serialised beforehand, and it takes no running marker.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ADVANCE = (
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Schedules drained in a second."""
+    """Schedules drained per second, per round."""
 
     count: int
     ours: list[float]
@@ -68,12 +68,12 @@ class Burst:
 
     @property
     def ratio(self) -> float:
-        """Ours by the limit, the median of pairs."""
+        """Return ours / bare, the median of the pairs."""
         return median(a / b for a, b in zip(self.ours, self.bare, strict=True))
 
 
 async def measure_burst(url: str, store: Store, desk: Desk, count: int, rounds: int) -> Burst:
-    """Drain the same schedules in turns."""
+    """Drain the same schedules with ours and the bare driver, alternating."""
     ours, bare = [], []
     for _ in range(rounds):
         desk.reset(now_ms())
@@ -85,7 +85,7 @@ async def measure_burst(url: str, store: Store, desk: Desk, count: int, rounds: 
 
 
 async def drain(store: Store, desk: Desk, count: int) -> float:
-    """Plan until nothing is due; gives schedules in a second, and counts what was made."""
+    """Plan until nothing is due and check the result; return schedules per second."""
     started = perf_counter()
     while (await store.plan_occurrences(PlanRequest(limit=BATCH))).rows:
         pass
@@ -95,7 +95,7 @@ async def drain(store: Store, desk: Desk, count: int) -> float:
 
 
 def _check(desk: Desk, count: int) -> None:
-    """All of them, each once: a drain that lost some would be fast."""
+    """Check that each schedule fired once, since a drain that loses some would look fast."""
     found = [desk.count(what) for what in ("jobs WHERE state = 'queued'", "occurrences")]
     if found != [count, count]:
         raise Lost(f"{count} schedules were due; jobs and ledger rows: {found}")
@@ -114,7 +114,7 @@ def _drain_bare(url: str, desk: Desk, due_ms: int, count: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What is written for one row."""
+    """The serialised writes for one row."""
 
     job: str
     event: str

@@ -1,7 +1,7 @@
-"""Very many stored schedules: a few are created, the others are copies of them made by SQL.
+"""Stores many schedules: a few are created, the others are copies of them made by SQL.
 
-Copies have ids and owners of their own, a document and a rule like the first ones, and times that
-lie evenly over the 30 days after the next hour. So a million is there in less than a minute.
+Copies have their own ids and owners, a document and a rule like the originals, and times spread
+evenly over the 30 days after the next hour. A million takes less than a minute.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ AT = f":now_ms + {HOUR_MS} + (row_id * 7919 % {MONTH_S}) * 1000"
 
 
 async def fill(desk: Desk, store: Store, count: int) -> None:
-    """Store so many schedules; the tables are empty before."""
+    """Store `count` schedules in empty tables."""
     kinds = len(TRIGGERS)
     await create(store, kinds)
-    # The copies' times are made up: no keeper shall put them right while we measure.
+    # The times of the copies are made up; this keeps a keeper from recomputing them.
     await store.recompute_zones(rules_in_use())
     given = {"first": kinds, "last": count - 1, "kinds": kinds}
     words = {"series": SERIES[desk.is_postgresql], "number": NUMBER[desk.is_postgresql]}

@@ -1,8 +1,8 @@
 """Ten thousand schedules of an ordinary product: 1,000 hourly, 5,000 daily, 4,000 weekly.
 
-What a planner's run costs, how many jobs an occurrence gets when five planners go for it at once,
-and what a planner costs that has nothing to do. A loop that reads every schedule would read them
-all in each run, and five such loops without a ledger would make five jobs of one occurrence.
+Measures the cost of a planner's run, how many jobs an occurrence gets when five planners compete,
+and the cost of an idle planner. A loop that reads every schedule would read all of them in each
+run, and five such loops without a ledger would make five jobs for one occurrence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLANNERS = 5
 SEED = 2026
 STEPS = 200
 WINDOW_S = 120.0
-"""The first run of a planner finds so much at once; later ones only what is newly due."""
+"""The window of due schedules that a planner's first run finds; later runs find less."""
 READ = (
     "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "
     "WHERE relname IN ('duly_schedule_index', 'duly_schedule_rules', 'duly_resources')"
@@ -38,7 +38,7 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many schedules that fire so often."""
+    """Numbers of schedules by frequency."""
 
     hourly: int
     daily: int
@@ -49,40 +49,40 @@ class Share:
         return self.hourly + self.daily + self.weekly
 
     def due_in(self, seconds: float) -> float:
-        """How many come due in a time, on average."""
+        """Return how many become due in a period, on average."""
         return seconds * (self.hourly / 3_600 + self.daily / 86_400 + self.weekly / 604_800)
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Of planners over one mix of schedules."""
+    """Figures of planners over one mix of schedules."""
 
     schedules: int
     due: int
-    """Schedules that fired in the run that was counted."""
+    """Schedules that fired in the counted run."""
     statements: int
     rows_read: int
-    """Of the index, the rules and the documents."""
+    """Rows of the index, the rules and the documents."""
     statements_without: int
-    """Of a run that finds nothing due."""
+    """Statements of a run that finds nothing due."""
     rows_read_without: int
     occurrences: int
     jobs: int
-    """Made by five planners at once, of so many occurrences."""
+    """Jobs that five concurrent planners made for these occurrences."""
     empty_p50_ms: float
     empty_p99_ms: float
-    """How long a step takes that finds nothing."""
+    """Duration of a step that finds nothing."""
     idle_queries_per_s: float
     idle_cpu_percent: float
 
     @property
     def duplicates(self) -> int:
-        """Jobs beyond one for each occurrence."""
+        """Return the number of jobs beyond one per occurrence."""
         return self.jobs - self.occurrences
 
 
 def definitions(share: Share) -> list[Definition]:
-    """The mix, with minutes and hours that chance decides, the same each time."""
+    """Return the mix, with random minutes and hours from a fixed seed."""
     random = Random(SEED)
     rules = [f"{random.randrange(60)} * * * *" for _ in range(share.hourly)]
     for days, count in (("*", share.daily), ("MON", share.weekly)):
@@ -92,7 +92,7 @@ def definitions(share: Share) -> list[Definition]:
 
 
 async def measure_mix(desk: Desk, stores: Sequence[Store], share: Share, idle_s: float) -> Mix:
-    """One store for each of the planners."""
+    """Measure the mix; each planner has its own store."""
     store = stores[0]
     asked = [write(number, each) for number, each in enumerate(definitions(share))]
     for start in range(0, len(asked), 5_000):
@@ -110,8 +110,8 @@ async def measure_mix(desk: Desk, stores: Sequence[Store], share: Share, idle_s:
 
 
 async def _run(desk: Desk, counted: _Statements, store: Store) -> tuple[int, int]:
-    """Statements of one planner's run, and rows that they read."""
-    # The store's connection reports what it read before with its next transaction after a second.
+    """Run a planner once; return the number of statements and of rows that they read."""
+    # The store's connection reports earlier reads with its next transaction after a second.
     await asyncio.sleep(1.2)
     await store.now_ms()
     before, counted.count = await _rows_read(desk), 0
@@ -121,10 +121,10 @@ async def _run(desk: Desk, counted: _Statements, store: Store) -> tuple[int, int
 
 
 async def _rows_read(desk: Desk) -> int:
-    """Servers tell their counts with a delay unless asked; a second connection has to wait."""
+    """Return the rows read so far, after waiting for the server to publish its statistics."""
     # A backend reports at most once a second, and only between transactions.
     await asyncio.sleep(1.2)
-    desk.run("SELECT pg_stat_force_next_flush()")  # what this connection itself read before
+    desk.run("SELECT pg_stat_force_next_flush()")  # publishes the reads of this connection
     return int(desk.run(READ)[0][0])
 
 
@@ -133,7 +133,7 @@ def _options() -> PlannerOptions:
 
 
 async def _race(desk: Desk, stores: Sequence[Store], count: int) -> tuple[int, int]:
-    """All are due, and every planner takes what it gets."""
+    """Make all schedules due and let the planners compete; return occurrences and jobs."""
     desk.reset(now_ms(), count)
     await asyncio.gather(*(_drain(store) for store in stores))
     different = "(SELECT DISTINCT schedule_id, nominal_ms FROM duly_jobs) AS d"
@@ -144,14 +144,14 @@ async def _race(desk: Desk, stores: Sequence[Store], count: int) -> tuple[int, i
 
 
 async def _drain(store: Store) -> None:
-    """In small steps, so that planners meet; the last one goes when nothing is due any more."""
+    """Plan in small steps, so that planners compete, until nothing is due."""
     report = PlanReport()
     while report.rows or report.next_run_at_ms is None or report.next_run_at_ms <= report.now_ms:
         report = await store.plan_occurrences(PlanRequest(limit=100))
 
 
 async def _empty(store: Store) -> tuple[float, float]:
-    """Half of the steps that find nothing take no longer than this, and nearly all than that."""
+    """Return p50 and p99 of the duration of steps that find nothing, in ms."""
     times = []
     for _ in range(STEPS):
         began = time.perf_counter()
@@ -161,7 +161,7 @@ async def _empty(store: Store) -> tuple[float, float]:
 
 
 async def _idle(store: Store, counted: _Statements, seconds: float) -> tuple[float, float]:
-    """Queries a second and the share of a core, at default settings."""
+    """Return queries per second and CPU per cent of an idle planner at default settings."""
     planner = Planner(store, PlannerOptions(flows=(FLOW,)))
     running = asyncio.create_task(planner.run())
     counted.count = 0
@@ -175,7 +175,7 @@ async def _idle(store: Store, counted: _Statements, seconds: float) -> tuple[flo
 
 
 class _Statements:
-    """Counts statements on a store's own connections."""
+    """Counts statements on a store's connections."""
 
     def __init__(self, store: Store) -> None:
         self.count = 0

@@ -1,6 +1,6 @@
-"""APScheduler 3, `URL ENTRIES`: cron jobs that are all due, in its SQLAlchemy job store.
+"""APScheduler 3 (`URL ENTRIES`): cron jobs that are all due, in its SQLAlchemy job store.
 
-Its due-processing alone is timed, with an executor that returns at once.
+Only processing of due jobs is timed, with an executor that returns at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(url: str, entries: str) -> None:
     )
     scheduler.start()
     due_at = datetime.now(UTC) - timedelta(seconds=1)
-    # What add_job() stores, but in one transaction instead of one for each.
+    # Stores what add_job() stores, but in one transaction instead of one per job.
     states = [_job(scheduler, str(number), due_at).__getstate__() for number in range(int(entries))]
     with engine.begin() as connection:
         connection.execute(

@@ -1,6 +1,6 @@
-"""APScheduler 4 (alpha), `URL ENTRIES`: due schedules in its SQLAlchemy data store.
+"""APScheduler 4 alpha (`URL ENTRIES`): due schedules in its SQLAlchemy data store.
 
-It plays the scheduler's role only: it makes jobs, and runs none. One schedule is added, the others
+It runs in the scheduler role only: it makes jobs and runs none. One schedule is added; the others
 are copies of its row.
 """
 
@@ -24,7 +24,7 @@ from benchmarks.scheduler_peer_clock import fire_in_time
 
 
 def nothing() -> None:
-    """What the schedules are for."""
+    """Do nothing."""
 
 
 async def run(url: str, entries: int) -> None:

@@ -1,6 +1,6 @@
-"""Celery beat, `URL ENTRIES`: due entries, sent to a broker in memory.
+"""Celery beat (`URL ENTRIES`): due entries, sent to an in-memory broker.
 
-Its plain scheduler, which keeps nothing on disk: `tick` is called until every entry was sent.
+Uses its plain scheduler, which stores nothing: `tick` is called until every entry was sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For scripts of peers, in whose environments Duly is not: end in time, and say how far it went."""
+"""Used by scripts of peers, whose environments lack Duly: ends in time and reports progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 20.0
 
 
 def fire_in_time(entries: int, fired: Callable[[], int], seconds: float = SECONDS) -> None:
-    """Say how many fired, and end, when all have or the time is up; returns at once."""
+    """Start a thread that reports the count and exits when all have fired or time is up."""
     threading.Thread(target=_watch, args=(entries, fired, seconds), daemon=True).start()
 
 

@@ -1,6 +1,6 @@
-"""Other schedulers with entries that are all due: how many they fire in a second, in 20 seconds.
+"""Measures other schedulers with entries that are all due: fires per second during 20 seconds.
 
-Each runs in an environment of its own. What cannot be measured here is absent, with the reason.
+Each runs in its own environment. One that cannot be measured here is absent, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What one of them did with so many entries."""
+    """Result of one scheduler with a number of entries."""
 
     name: str
     entries: int
@@ -49,7 +49,7 @@ PEERS: dict[str, Callable[[], Program]] = {
 
 
 def measure_peers(server: PostgresServer, entries: Sequence[int], seconds: float) -> list[Fired]:
-    """All of them, with each number of entries."""
+    """Measure all peers with each number of entries."""
     answers = []
     for name, program in PEERS.items():
         for count in entries:
@@ -59,7 +59,7 @@ def measure_peers(server: PostgresServer, entries: Sequence[int], seconds: float
 
 
 def left_out(entries: Sequence[int]) -> list[Fired]:
-    """Nobody was asked."""
+    """Return results for peers that were not measured."""
     return [Fired(name, count, None, None, "left out") for name in PEERS for count in entries]
 
 
@@ -77,7 +77,7 @@ def _measure(
 
 
 def _ask(program: Program, arguments: Sequence[str], seconds: float) -> tuple[int, float]:
-    """The last line that the peer's script says is ours."""
+    """Run a peer's script; return the count and seconds of its last JSON line."""
     try:
         done = subprocess.run(
             [*program.words, *arguments],
@@ -90,11 +90,11 @@ def _ask(program: Program, arguments: Sequence[str], seconds: float) -> tuple[in
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Absent("it did not get ready in time") from None
+        raise Absent("it was not ready in time") from None
     lines = done.stdout.split("\n")
     said = next((line for line in reversed(lines) if line.startswith("{")), None)
     if said is None:
-        complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        complaint = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise Absent(f"it failed: {complaint[:120]}")
     facts = json.loads(said)
     return int(facts["fired"]), float(facts["seconds"])

@@ -1,7 +1,7 @@
-"""A planner whose flow is rare in a shared database, beside the planner of the common flow.
+"""Compares a planner of a rare flow in a shared database with the planner of the common flow.
 
-Both plan as many due rows, in turns, in one database whose rows nearly all belong to the common
-flow. The cost of a step must follow from what is due for it, not from what others have stored.
+Both plan the same number of due rows, alternating, in one database whose rows nearly all belong to
+the common flow. The cost of a step must depend on what is due for it, not on rows of other flows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from duly.stores.port import Store
 
 RARE = "rare"
 DUE = 10
-"""Rows that each step plans, and rows of the rare flow."""
+"""Rows that each step plans; also the number of rows of the rare flow."""
 MAKE_DUE = (
     "UPDATE duly_schedule_index SET nominal_ms = :ms, run_at_ms = :ms WHERE row_id IN "
     "(SELECT row_id FROM duly_schedule_rules WHERE flow = :flow ORDER BY scope LIMIT :due)"
@@ -31,7 +31,7 @@ MAKE_DUE = (
 
 @dataclass(frozen=True, slots=True)
 class Rare:
-    """Milliseconds of planning steps, of both flows in turns."""
+    """Milliseconds of planning steps of both flows, alternating."""
 
     schedules: int
     own_ms: list[float]
@@ -42,17 +42,17 @@ class Rare:
 
     @property
     def ratio(self) -> float:
-        """The step of the rare flow relative to the other; the worse of busy and idle steps."""
+        """Return the rare flow's step time relative to the other; the worse of busy and idle."""
         busy = median(self.rare_ms) / median(self.own_ms)
         return max(busy, median(self.rare_idle_ms) / median(self.own_idle_ms))
 
     def to_json(self) -> dict[str, object]:
-        """For later comparison."""
+        """Return all figures for later comparison."""
         return asdict(self)
 
 
 async def measure_rare(url: str, count: int, rounds: int) -> Rare:
-    """Plan both flows in turns, in a database of so many schedules."""
+    """Plan both flows, alternating, in a database of `count` schedules."""
     print(f"benchmark: a rare flow among {count:,} schedules", file=sys.stderr)
     desk, store = Desk(url), opened(url)
     found: dict[str, list[float]] = {"own": [], "rare": [], "own_idle": [], "rare_idle": []}
@@ -61,7 +61,7 @@ async def measure_rare(url: str, count: int, rounds: int) -> Rare:
         await store.put_schedules([_write(number) for number in range(DUE)])
         desk.settle()
         for number in range(rounds):
-            # The first run finds colder pages, so they alternate.
+            # The first run has colder caches, so the order alternates.
             for name, flow in sorted({"own": FLOW, "rare": RARE}.items(), reverse=number % 2 == 1):
                 desk.run(MAKE_DUE, ms=now_ms() - 1_000, flow=flow, due=DUE)
                 found[name].append(await _timed(_step(store, flow, DUE)))
@@ -93,7 +93,7 @@ async def _timed(step: Callable[[], Awaitable[None]]) -> float:
 
 
 def rare_text(rare: Rare) -> str:
-    """One line for people."""
+    """Return one line to print."""
     step, own = median(rare.rare_ms), median(rare.own_ms)
     idle, own_idle = median(rare.rare_idle_ms), median(rare.own_idle_ms)
     return (

@@ -1,4 +1,4 @@
-"""What the scheduler benchmark found, as bars, tables, a picture and JSON."""
+"""Formats the results of the scheduler benchmark as bars, tables, a chart and JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DULY = "Duly"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that was measured."""
+    """All figures."""
 
     facts: dict[str, str]
     burst: Burst
@@ -34,7 +34,7 @@ class Figures:
     held: HeldPlan
 
     def to_json(self) -> dict[str, object]:
-        """For later comparison."""
+        """Return all figures for later comparison."""
         return {
             "machine": self.facts,
             "burst": asdict(self.burst),
@@ -65,7 +65,7 @@ def _lateness_bar(stored: Sequence[Stored], database: str) -> Bar:
 
 
 def text(figures: Figures) -> str:
-    """Tables for people."""
+    """Return the tables to print."""
     parts = [
         "\n".join(f"{name}: {fact}" for name, fact in figures.facts.items()),
         _burst_text(figures.burst),
@@ -132,7 +132,7 @@ def _peers_text(figures: Figures) -> str:
 
 
 def rates_chart(figures: Figures) -> Chart:
-    """Fires in a second, with as many entries as each can take."""
+    """Return a chart of fires per second, with as many entries as each can handle."""
     groups: dict[str, dict[str, float | None]] = {DULY: {"fires": median(figures.burst.ours)}}
     for each in figures.peers:
         groups[f"{each.name}\n{each.entries:,}"] = {"fires": each.per_second}
@@ -141,7 +141,7 @@ def rates_chart(figures: Figures) -> Chart:
 
 
 def lateness_chart(figures: Figures) -> Chart:
-    """How late handlers begin, by what is stored."""
+    """Return a chart of lateness by number of stored schedules."""
     groups: dict[str, dict[str, float | None]] = {
         f"{each.database}\n{each.schedules:,}": {
             "p50": each.lateness.p50_ms,

@@ -1,4 +1,4 @@
-"""Schedules to measure with, on PostgreSQL or SQLite, and ways to make them due again."""
+"""Schedules for benchmarks on PostgreSQL or SQLite, and ways to make them due again."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from duly.stores.port import Store
 FLOW = "report"
 CHUNK = 5_000
 EMPTIED = ("occurrences", "jobs", "job_events", "job_line", "job_marks", "running")
-# Rules that people write, in zones that they live in: all of them due at nine.
+# Typical rules in several zones, all due at nine.
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 DAYS = ("*", "MON-FRI", "MON", "1,3,5")
 TRIGGERS = [cron(f"0 9 * * {days}", tz=zone) for zone in ZONES for days in DAYS]
 
 
 class Lost(Exception):
-    """Something did not fire or run, or did twice: there are no figures to speak of."""
+    """Something did not fire or run, or did twice, so there are no valid figures."""
 
 
 def now_ms() -> int:
-    """This machine's clock, which the databases read too."""
+    """Return the time of this machine's clock, which the databases use too."""
     return int(time() * 1000)
 
 
 def definition(number: int) -> Definition:
-    """What one of many users asks for."""
+    """Return the schedule definition of one of many users."""
     data = {"account": number, "template": "weekly-digest", "locale": "de", "limit": 20}
     return Definition(TRIGGERS[number % len(TRIGGERS)], "send", input=data)
 
 
 def write(number: int, asked: Definition) -> ScheduleWrite:
-    """A schedule of a user of its own."""
+    """Return a write of a schedule that belongs to user `number`."""
     key = ScheduleKey(FLOW, f"user:{number}", "digest")
     return ScheduleWrite(key, ScheduleId(new_id("sch_")), asked)
 
 
 async def create(store: Store, count: int, first: int = 0) -> float:
-    """Store schedules in bulk, numbered from `first` on; gives how many a second."""
+    """Store schedules in bulk, numbered from `first` on; return schedules per second."""
     started = perf_counter()
     for start in range(first, first + count, CHUNK):
         numbers = range(start, min(start + CHUNK, first + count))
@@ -56,12 +56,12 @@ async def create(store: Store, count: int, first: int = 0) -> float:
 
 
 def opened(url: str) -> Store:
-    """A store that plans nothing by writing."""
+    """Open a store whose writes plan nothing."""
     return open_store(url, planning=PlanSettings(look_ahead_ms=0), connections=2)
 
 
 class Desk:
-    """A second way to a store's tables, for what happens between measurements."""
+    """A second connection to a store's tables, for work between measurements."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -70,13 +70,13 @@ class Desk:
         self.is_postgresql = url.startswith("postgresql")
 
     def run(self, statement: str, **values: Any) -> Sequence[Any]:
-        """Run one statement; gives its rows."""
+        """Run one statement; return its rows."""
         with self._engine.connect() as connection:
             result = connection.execute(text(statement), values)
             return result.all() if result.returns_rows else []
 
     def reset(self, due_ms: int, count: int | None = None) -> None:
-        """Forget what was planned, and let rows come due at an instant."""
+        """Delete what was planned and make rows due at an instant."""
         for table in EMPTIED:
             verb = "TRUNCATE" if self.is_postgresql else "DELETE FROM"
             self.run(f"{verb} duly_{table}")
@@ -87,7 +87,7 @@ class Desk:
         self.settle()
 
     def settle(self) -> None:
-        """Leave nothing to be done that the next measurement would pay for."""
+        """Vacuum, analyze and checkpoint, so that the next measurement does not pay for it."""
         if self.is_postgresql:
             self.run("VACUUM ANALYZE duly_schedule_index")
             self.run("VACUUM ANALYZE duly_resources")
@@ -97,9 +97,9 @@ class Desk:
             self.run("ANALYZE")
 
     def count(self, what: str) -> int:
-        """Rows of a table, with a condition behind its name if need be."""
+        """Count rows of a table; `what` is its name, optionally followed by a condition."""
         return int(self.run(f"SELECT count(*) FROM duly_{what}")[0][0])
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         self._engine.dispose()

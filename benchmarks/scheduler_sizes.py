@@ -1,7 +1,7 @@
-"""The same planner over ten thousand, a hundred thousand and a million stored schedules.
+"""Measures the planner with ten thousand, a hundred thousand and a million stored schedules.
 
-With each: how fast more are created on top, how fast due ones are drained into jobs, and how late
-handlers begin in steady state.
+For each size: how fast more are created, how fast due ones are drained into jobs, and how late
+handlers start in steady state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.scheduler_steady import Lateness, Load, measure_steady
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """With so many schedules in a store."""
+    """Figures with one number of stored schedules."""
 
     database: str
     schedules: int
@@ -32,7 +32,7 @@ class Stored:
 
 
 async def measure_stored(database: str, url: str, folder: Path, count: int, load: Load) -> Stored:
-    """One size, in a database of its own."""
+    """Measure one size in its own database."""
     print(f"benchmark: {database}, {count:,} stored schedules", file=sys.stderr)
     desk, store = Desk(url), opened(url)
     try:

@@ -1,6 +1,6 @@
-"""Blocks that one planning step reads while a transaction keeps the server from removing index
-entries: those of schedules that ran once and have no row any more, and those of the times that
-recurring schedules have left.
+"""Counts the blocks that a planning step reads while a held snapshot keeps dead index entries:
+those of schedules that ran once and have no row any more, and those of times that recurring
+schedules have left.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from duly.triggers.instants import from_ms
 IDLE = 1_000
 """Schedules that no step plans."""
 CHUNKS = 30
-"""The planner takes a step after each chunk, as planners do."""
+"""The planner runs a step after each chunk, as planners do."""
 DUE = 20
-"""Rows that each step plans and moves."""
+"""Rows that each step plans and advances."""
 INDEX = "duly_schedule_index"
 ENTER = """
     WITH ruled AS (
@@ -47,20 +47,20 @@ FORGET = "DELETE FROM duly_schedule_rules WHERE name = 'once'"
 
 @dataclass(frozen=True, slots=True)
 class HeldPlan:
-    """Blocks that the statements of a step read which name the index."""
+    """Blocks read by those statements of a step that name the index."""
 
     passed: int
     moves: int
-    """Of each row that the step plans."""
+    """Moves of each row that the step plans."""
     blocks_before: int
     blocks_after: int
-    """After schedules have passed."""
+    """Blocks read after schedules have passed."""
     blocks_after_moves: int
-    """And after the rows have moved as well."""
+    """Blocks read after the rows have moved as well."""
 
     @property
     def ratio(self) -> float:
-        """Return how many times as much it reads at worst."""
+        """Return the worst ratio of blocks read after / before."""
         return max(self.blocks_after, self.blocks_after_moves) / self.blocks_before
 
     def __str__(self) -> str:
@@ -71,12 +71,12 @@ class HeldPlan:
         )
 
     def to_json(self) -> dict[str, object]:
-        """For later comparison."""
+        """Return all figures for later comparison."""
         return asdict(self)
 
 
 async def measure_held_plan(url: str, passed: int, moves: int) -> HeldPlan:
-    """Hold a snapshot, let schedules pass and rows move, and count what a step reads."""
+    """Hold a snapshot, let schedules pass and rows move, and count the blocks a step reads."""
     print(
         f"benchmark: planning under a held snapshot, {passed:,} passed, {moves:,} moves",
         file=sys.stderr,
@@ -123,7 +123,7 @@ async def _counted(store: Store, clock: ManualClock) -> int:
 
 
 async def _step(store: Store, clock: ManualClock) -> None:
-    """Plan the rows that come due in the next minute, which moves each of them once."""
+    """Plan the rows that become due in the next minute, which advances each of them once."""
     clock.advance(minutes=1)
     report = await store.plan_occurrences(PlanRequest(flows=(FLOW,)))
     if report.rows != DUE:

@@ -1,10 +1,10 @@
-"""Lateness in steady state: the start of a handler less the run time of its job.
+"""Measures lateness in steady state: the start of a handler less the run time of its job.
 
-A real `duly run` plans and works at its defaults. Beside it this process creates schedules that
-fire two seconds later, inside the look-ahead, and enqueues plain jobs with the same run time. The
-plain jobs are the control: the same process picks them up at the same moments, without a schedule,
-so the ratio of the two shows what scheduling adds, and the machine's noise is in both. A job that
-never started stops the benchmark.
+A real `duly run` plans and works with default settings. Meanwhile this process creates schedules
+that fire two seconds later, inside the look-ahead, and enqueues plain jobs with the same run time.
+The plain jobs are the control: the same process picks them up at the same moments without a
+schedule, so the ratio of the two shows what scheduling adds, with the machine's noise in both. A
+job that never starts stops the benchmark.
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ RUN = (sys.executable, "-c", "from duly.cli import main; main()", "run", "--drai
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a store."""
+    """The load on a store."""
 
     created: int
     due: int
     per_s: int
     seconds: float
     lead_s: float
-    """For the process to start, and to plan its first minute."""
+    """Time for the process to start and to plan its first minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Of the jobs whose run time lay in the window: made by schedules, and plain ones."""
+    """Lateness of the jobs with a run time in the window: made by schedules, and plain ones."""
 
     jobs: int
     p50_ms: float
     p99_ms: float
     new_jobs: int
-    """Made by schedules that were created inside the look-ahead."""
+    """Jobs of schedules that were created inside the look-ahead."""
     new_p99_ms: float
     plain_jobs: int
     plain_p99_ms: float
     commits_per_s: float | None
-    """Transactions of the whole database; SQLite does not count them."""
+    """Transactions per second of the whole database; SQLite does not count them."""
 
     @property
     def ratio(self) -> float:
-        """p99 of scheduled jobs relative to p99 of plain jobs."""
+        """Return p99 of scheduled jobs / p99 of plain jobs."""
         return self.p99_ms / self.plain_p99_ms
 
 
 async def measure_steady(desk: Desk, folder: Path, load: Load) -> Lateness:
-    """Let so many fire in a second for a while, and wait until the last of them has ended."""
+    """Apply the load and wait until the last job has ended; return the lateness."""
     journal = folder / f"journal-{new_id('')}"
     first_at = await _create(desk, load)
     with _serving(desk.url, journal):
@@ -86,13 +86,13 @@ async def measure_steady(desk: Desk, folder: Path, load: Load) -> Lateness:
         await _at_rest(desk)
     spent = (ended_ms - started_ms) / 1000
     commits = None if before is None or after is None else (after - before) / spent
-    # The window in which what was created meanwhile is due.
+    # The window in which schedules created meanwhile are due.
     ahead_ms = NEW_AHEAD // timedelta(milliseconds=1)
     return _lateness(desk, journal, (started_ms + ahead_ms, ended_ms + ahead_ms), commits)
 
 
 async def _at_rest(desk: Desk) -> None:
-    """Wait until what the start left behind is done, and nothing waits for longer than a second."""
+    """Wait until the backlog of the start is done and no job waits longer than a second."""
     ends_at = time.time() + REST_S
     waiting = "jobs WHERE state IN ('scheduled', 'queued', 'processing') AND run_at_ms BETWEEN "
     while time.time() < ends_at:
@@ -105,7 +105,7 @@ async def _at_rest(desk: Desk) -> None:
 
 
 async def _create(desk: Desk, load: Load) -> datetime:
-    """Schedules of the system whose times lie evenly over their interval; gives the first one."""
+    """Store system schedules with times spread evenly over their interval; return the first."""
     for table in EMPTIED:
         desk.run(f"DELETE FROM duly_{table}")
     store = opened(desk.url)
@@ -123,7 +123,7 @@ async def _create(desk: Desk, load: Load) -> datetime:
 
 
 async def _create_new(url: str, seconds: float) -> None:
-    """Create schedules and enqueue plain jobs through the application's own calls."""
+    """Create schedules and enqueue plain jobs through the application's API."""
     ends_at = time.time() + seconds
     async with Duly(url, flows=[flow]) as app:
         number = 0
@@ -139,7 +139,7 @@ async def _create_new(url: str, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _serving(url: str, journal: Path) -> Iterator[None]:
-    """One process that plans and works."""
+    """Run one process that plans and works, until the end of the block."""
     log = journal.with_suffix(".log")
     with log.open("w") as said:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Where databases are measured: a PostgreSQL cluster and a folder, on a real disk, gone afterwards.
+"""Provides a temporary PostgreSQL cluster and a folder on a real disk.
 
-Unlike the cluster of the tests, this one does every disk write that a production server does.
+Unlike the cluster of the tests, this one makes every disk write that a production server makes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = {
     "fsync": "on",
     "synchronous_commit": "on",
     "full_page_writes": "on",
-    # Benchmarks vacuum between what they time, so that it never happens inside.
+    # Benchmarks vacuum between measurements, so that autovacuum never runs during one.
     "autovacuum": "off",
 }
 IN_MEMORY = {"tmpfs", "ramfs"}
@@ -46,7 +46,7 @@ class NoServer(Exception):
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is removed afterwards; in memory only where the machine has nothing else."""
+    """Create a temporary folder, on disk if the machine has one; remove it afterwards."""
     usual = Path(tempfile.gettempdir())
     homes = [usual, Path("/var/tmp"), Path(__file__).parent]  # noqa: S108
     on_disk = (
@@ -55,7 +55,7 @@ def scratch_folder() -> Iterator[Path]:
         if home.is_dir() and os.access(home, os.W_OK) and filesystem(home) not in IN_MEMORY
     )
     folder = Path(tempfile.mkdtemp(prefix="duly-bench-", dir=next(on_disk, usual)))
-    # PostgreSQL may run as somebody else, who has to reach its own folder in here.
+    # PostgreSQL may run as another user, who must be able to reach its folder in here.
     folder.chmod(0o711)
     with _guarded(folder):
         try:
@@ -66,9 +66,9 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
-    """Stop the cluster of a folder and remove both also when this process is killed.
+    """Stop the cluster of a folder and remove both, even if this process is killed.
 
-    A guard of its own session waits for the end of its input, which this process holds.
+    A guard process in its own session waits for the end of its input, which this process holds.
     """
     guard = subprocess.Popen(
         ["sh", "-c", GUARD, "guard", str(folder)],  # noqa: S607
@@ -83,7 +83,7 @@ def _guarded(folder: Path) -> Iterator[None]:
 
 
 def filesystem(folder: Path) -> str:
-    """The kind of filesystem that a folder is on."""
+    """Return the type of the filesystem of a folder."""
     mounts = Path("/proc/self/mounts")
     if not mounts.exists():
         return "unknown"
@@ -97,7 +97,7 @@ def filesystem(folder: Path) -> str:
 
 
 def fsync_ms(folder: Path, count: int = 50) -> float:
-    """What it costs to bring one page to the disk: the floor under every commit."""
+    """Return the median time to fsync one page in ms, the lower bound of every commit."""
     page, times = bytes(8192), []
     with (folder / "fsync").open("wb", buffering=0) as file:
         for _ in range(count):
@@ -143,7 +143,7 @@ def _start(cluster: Path, binaries: Path) -> str:
 
 
 def _run(cluster: Path, command: list[str | Path], words: list[str] | None = None) -> bool:
-    """Run one of PostgreSQL's commands, which root may not; gives whether it succeeded."""
+    """Run a command of PostgreSQL, not as root; return whether it succeeded."""
     as_owner: dict[str, Any] = {}
     if os.geteuid() == 0:
         as_owner = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}

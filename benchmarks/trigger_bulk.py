@@ -1,8 +1,8 @@
-"""Many answers at once: next_after_many() on one planner window of rows, beside croniter by row.
+"""Compares next_after_many() on one planner window of rows with croniter row by row.
 
-croniter has no bulk form: an application that advances rows makes an object of each row's
-expression, and that is the bar; keeping one object per rule is measured too. Bulk answers are
-checked against next_after_ms() before anything is timed.
+croniter has no bulk form: an application that advances rows builds an object from each row's
+expression, which is what the bar compares with; keeping one object per rule is measured too. Bulk
+answers are checked against next_after_ms() before anything is timed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Question = tuple[croniter, datetime]
 
 @dataclass(frozen=True, slots=True)
 class BulkSize:
-    """Rows in all, rows checked against next_after_ms(), rows given to croniter."""
+    """Numbers of rows: in total, checked against next_after_ms(), and given to croniter."""
 
     rows: int
     checked: int
@@ -45,19 +45,19 @@ class Bulk:
 
     timings: dict[str, Timing]
     first_us: float
-    """Of the very first run, in which rules still have to fill their tables of days."""
+    """Time of the first run, in which rules still fill their tables of days."""
     cores: int
-    """Different rules after H is decided: so many answers have to be computed."""
+    """Distinct rules after H is resolved, which is the number of answers to compute."""
     disagreements: int
-    """Sampled rows, away from clock changes, to which croniter gave another answer."""
+    """Sampled rows away from clock changes for which croniter's answer differs."""
 
     def ratio(self, peer: str = CRONITER) -> float:
-        """How often ours fits into the peer's time, in claim order."""
+        """Return the peer's time / ours in claim order."""
         return self.timings[peer].minimum_us / self.timings[IN_ORDER].minimum_us
 
 
 def measure_bulk(size: BulkSize, batch: int, seed: int) -> Bulk:
-    """Raises Disagreement where the bulk form and the single one differ."""
+    """Measure; raise Disagreement if the bulk form and the single one differ."""
     random = Random(seed)
     rows = due_rows(size.rows, random)
     started = perf_counter()
@@ -106,7 +106,7 @@ def _ask_ours(rows: Sequence[Row]) -> partial[list[int | None]]:
 
 
 def _questions(rows: Sequence[Row]) -> list[Question]:
-    """For each row the croniter object of its rule, and its instant on the wall of its zone."""
+    """Return for each row the croniter object of its rule and its instant in local time."""
     objects: dict[tuple[str, str], croniter] = {}
     questions = []
     for row in rows:

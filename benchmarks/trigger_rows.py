@@ -1,7 +1,7 @@
-"""The rows of the bulk benchmark: many schedules of few rules, due in one planner window.
+"""The rows of the bulk benchmark: many schedules with few rules, due in one planner window.
 
-Takes a number and a seed; gives triggers with their instants, and what croniter is asked for the
-same row where it can be asked at all.
+From a number and a seed it generates triggers with their instants, and the croniter expression of
+each row that has one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ZONES = (
 )
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WINDOW_FROM = datetime(2026, 6, 17, 8, 59, 30, tzinfo=UTC)
-"""A full hour lies in the middle: what fires then has two answers within the window, not one."""
+"""The window contains a full hour, so that rules that fire then have two answers in it."""
 WINDOW_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that many rows share. Bound to the row where it needs to be: for H, and for every."""
+    """A rule that many rows share; bound to the row if it has H or is an interval."""
 
     trigger: Trigger
     tz: str = "UTC"
     expression: str | None = None
-    """The same for croniter, if it can say it. An H in it is decided for each row."""
+    """The rule for croniter, if it can express it; an H in it is resolved per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Row:
 
 
 def due_rows(count: int, random: Random) -> list[Row]:
-    """Rows in claim order: by instant."""
+    """Return rows in claim order, that is by instant."""
     rules = _rules(random)
     start_ms = int(WINDOW_FROM.timestamp() * 1000)
     made = []
@@ -63,14 +63,14 @@ def due_rows(count: int, random: Random) -> list[Row]:
 
 
 def resolved(row: Row) -> str:
-    """The row's cron expression with each H replaced by what its trigger chose.
+    """Return the row's cron expression with each H replaced by the value its trigger chose.
 
-    H stands in the minute, or in minute and hour, so one answer of the trigger tells both.
+    H is used for the minute or for minute and hour, so one answer of the trigger gives both.
     """
     expression = row.rule.expression
     answer = row.trigger.next_after(WINDOW_FROM)
     if expression is None or answer is None:
-        raise ValueError(f"no cron expression says what {row.trigger} does")
+        raise ValueError(f"no cron expression is equivalent to {row.trigger}")
     wall = answer.astimezone(ZoneInfo(row.rule.tz))
     minute, hour, *days = expression.split()
     minute = str(wall.minute) if minute == "H" else minute
@@ -107,7 +107,7 @@ def _cron(random: Random) -> Rule:
 
 
 def _weekly(random: Random) -> Rule:
-    """Half of them with one time on all their days, which cron can say too."""
+    """Return a weekly rule; half of them have one time on all days, which cron can express."""
     days = sorted(random.sample(range(7), random.randrange(1, 7)))
     minute, hour = random.randrange(60), random.randrange(24)
     times = {WEEKDAYS[day]: [f"{hour:02}:{minute:02}"] for day in days}
@@ -126,5 +126,5 @@ def _hashed(random: Random) -> Rule:
 
 
 def _every(random: Random) -> Rule:
-    """Anchored where the row was made, so no two rows share an answer."""
+    """Return an interval rule, anchored at each row's creation, so no two rows share an answer."""
     return Rule(every(minutes=random.randrange(1, 10_081)))

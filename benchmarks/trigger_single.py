@@ -1,7 +1,7 @@
-"""One answer at a time: ours and the peers, whether they agree, and how long each takes.
+"""Compares single answers of Duly and its peers: whether they agree, and how long each takes.
 
-Each contestant takes aware instants in the form it needs and answers with its next times, called
-as by a program that keeps its rules compiled. Nothing is remembered from answer to answer.
+Each contestant gets aware instants in the form it needs and returns its next times, called as by a
+program that keeps its rules compiled. No state is kept between answers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Ask = Callable[[Sequence[datetime]], list[datetime | None]]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A way to ask for next times, with the instants in the form it wants them."""
+    """A function that returns next times, and the instants in the form it needs."""
 
     name: str
     ask: Ask
@@ -45,7 +45,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How often a peer gave another answer than ours, near a clock change and elsewhere."""
+    """How often a peer's answer differs from ours, near a clock change and elsewhere."""
 
     near_change: int
     elsewhere: int
@@ -64,13 +64,13 @@ class Single:
 
 
 class Disagreement(Exception):
-    """Ours stands alone where the clocks do not change: there is nothing to measure."""
+    """Our answer differs from the peers' away from clock changes, so nothing is measured."""
 
 
 def random_instants(count: int, seed: int) -> list[datetime]:
-    """Seconds of one year, none of them on a full minute.
+    """Return seconds of one year, none of them on a full minute.
 
-    There APScheduler would answer with the instant itself, and all others look past it.
+    On a full minute APScheduler would return the instant itself and all others the next one.
     """
     random = Random(seed)
     return [
@@ -82,7 +82,7 @@ def random_instants(count: int, seed: int) -> list[datetime]:
 def measure_single(
     expression: str, instants: Sequence[datetime], batch: int, rounds: int
 ) -> Single:
-    """Let everyone answer the same instants; raises Disagreement before anything is timed."""
+    """Compare the answers of all contestants, which may raise Disagreement, then time them."""
     entrants = peers(expression, instants)
     agreements = compare(expression, instants, entrants)
     contestants = [
@@ -98,7 +98,7 @@ def measure_single(
 
 
 def peers(expression: str, instants: Sequence[datetime]) -> list[Peer]:
-    """All that understand the expression, ours first. `instants` are UTC, in whole seconds."""
+    """Return all that support the expression, ours first. `instants` are UTC, whole seconds."""
     local = [instant.astimezone(TZ) for instant in instants]
     found = [
         Peer(OURS, _ours(expression), list(instants)),
@@ -110,8 +110,8 @@ def peers(expression: str, instants: Sequence[datetime]) -> list[Peer]:
     return found if ask is None else [*found, Peer(APSCHEDULER, ask, local)]
 
 
-# Each loop below is written out for its contestant: the interpreter specialises a call for the
-# kind of thing called, so that a loop shared by all would slow down all, and the fastest most.
+# Each contestant has its own loop: the interpreter specialises a call for the kind of callee, so a
+# shared loop would slow down all of them, and the fastest most.
 
 
 def _ours(expression: str) -> Ask:
@@ -124,7 +124,7 @@ def _ours(expression: str) -> Ask:
 
 
 def _croniter(expression: str, first: datetime) -> Ask:
-    # get_next(start_time) sets the current time itself: one call less than set_current() before.
+    # get_next(start_time) sets the current time itself, which saves a call of set_current().
     get_next = croniter(expression, first).get_next
 
     def ask(instants: Sequence[datetime]) -> list[datetime | None]:
@@ -134,7 +134,7 @@ def _croniter(expression: str, first: datetime) -> Ask:
 
 
 def _cronsim(expression: str) -> Ask:
-    """No call takes an instant, so every question makes an iterator."""
+    """Create an iterator per question, since no call takes an instant."""
 
     def ask(instants: Sequence[datetime]) -> list[datetime | None]:
         return [next(CronSim(expression, instant)) for instant in instants]
@@ -143,7 +143,7 @@ def _cronsim(expression: str) -> Ask:
 
 
 def _cronsim_reused(expression: str, local: list[datetime]) -> Peer:
-    """One iterator put back by hand, which is not documented: what its evaluation alone costs."""
+    """Reset one iterator by hand, which is undocumented, to measure only its evaluation."""
     iterator = CronSim(expression, local[0])
     if iterator.fixup_tz is not None:
         # Rules with a fixed time are evaluated on the wall clock; the constructor strips the zone.
@@ -174,7 +174,7 @@ def _apscheduler(expression: str) -> Ask | None:
 def compare(
     expression: str, instants: Sequence[datetime], entrants: Sequence[Peer]
 ) -> dict[str, Agreement]:
-    """Ask everyone everything; raises Disagreement where croniter and cronsim contradict us."""
+    """Compare all answers; raise Disagreement if croniter and cronsim both contradict ours."""
     answers = {peer.name: peer.ask(peer.instants) for peer in entrants}
     ours = answers.pop(OURS)
     # Compared as timestamps: between zones, datetimes in a fold are never equal.
@@ -201,7 +201,7 @@ def _agreement(differs: Sequence[bool], is_calm: Sequence[bool]) -> Agreement:
 
 
 def changes_near(tz: tzinfo, instant: datetime) -> bool:
-    """Whether the zone's clocks change within a day of an instant."""
+    """Return whether the zone's clocks change within a day of an instant."""
     day = timedelta(days=1)
     before, after = ((instant + step).astimezone(tz).utcoffset() for step in (-day, day))
     return before != after

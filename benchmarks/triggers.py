@@ -1,7 +1,7 @@
-"""Triggers beside their peers: what one answer costs, and one of very many.
+"""Compares triggers with their peers: the cost of a single answer and of one in bulk.
 
 Prints tables, writes triggers.json and triggers.png, and ends with one line per bar; exit status 1
-means that a bar is short. Ratios compare minima, the figure that a busy machine moves least.
+means that a bar is not met. Ratios compare minima, which other load affects least.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SEED = 2026
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: random instants in batches, rounds over all of them, rows."""
+    """How much is measured: random instants, batch size, rounds and rows."""
 
     instants: int
     batch: int
@@ -58,7 +58,7 @@ QUICK = Size(40, 20, 2, BulkSize(rows=2_000, checked=200, sampled=40, rounds=2))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it. Gives the exit status."""
+    """Run the benchmark and return the exit status."""
     options = parse("triggers", __doc__, arguments)
     size = QUICK if options.quick else FULL
     facts = machine_facts("apscheduler", "croniter", "cronsim")
@@ -129,7 +129,7 @@ def _single_text(singles: Sequence[Single], size: Size) -> str:
         f"next_after() in {TZ.key} at {size.instants:,} random instants of 2026: µs per call,\n"
         f"minimum (median) of {size.rounds} rounds; × compares minima"
     )
-    footing = "Answers other than ours: away from clock changes + within a day of one"
+    footing = "Answers that differ from ours: away from clock changes + within a day of one"
     agreement = table([["expression", *NAMES[1:]], *differences])
     return "\n\n".join([title, table([heading, *times]), footing, agreement])
 
@@ -139,14 +139,14 @@ def _bulk_text(bulk: Bulk, size: Size) -> str:
         f"next_after_many() on {size.bulk.rows:,} rows due within {WINDOW_MS // 1000} s: "
         "µs per row,\n"
         f"minimum (median) of {size.bulk.rounds} rounds; {RULES} rules in {len(ZONES)} zones, "
-        f"{bulk.cores:,} once H is decided;\ncroniter on {size.bulk.sampled:,} of the rows"
+        f"{bulk.cores:,} after H is resolved;\ncroniter on {size.bulk.sampled:,} of the rows"
     )
     rows = [[name, _cell(timing)] for name, timing in bulk.timings.items()]
     footing = (
         f"{bulk.ratio():.0f} × croniter in claim order, {bulk.ratio(KEPT):.0f} × with its rules "
         "kept compiled by the application;\n"
         f"the first run took {bulk.first_us:.2f} µs a row.\n"
-        f"{size.bulk.checked:,} rows asked of next_after_ms() too: no difference; "
+        f"{size.bulk.checked:,} rows checked against next_after_ms(): no difference; "
         f"croniter's rows: {bulk.disagreements} different."
     )
     return "\n\n".join([title, table([["bulk", "µs per row"], *rows]), footing])

@@ -1,7 +1,7 @@
-"""Five users, five zones, one weekly digest each: create, pause, delete, look, claim.
+"""Five users in five zones with a weekly digest each: create, pause, delete, inspect, claim.
 
 Run it: python examples/digests/digests.py [URL]. Without a URL it works on a temporary SQLite file.
-The clock is frozen, so that it prints the same on every day.
+The clock is frozen, so the output is the same every day.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Duly inside a FastAPI application: a route makes a schedule, its owner edits it over the API.
+"""Duly inside a FastAPI application: a route creates a schedule, its owner edits it over the API.
 
 Run it: python examples/fastapi_app/fastapi_app.py. It calls the application in its own process; to
-serve it, name `api` to any ASGI server. The clock stands still, so it prints the same each day.
+serve it, pass `api` to any ASGI server. The clock is frozen, so the output is the same every day.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def send_digest(digest: Digest) -> None:
 
 
 async def authenticate(request: Request) -> Principal | None:
-    """However the application knows its users: a session, a token, a proxy's header."""
+    """Return the user as the application knows them: by session, token or a proxy's header."""
     who = TOKENS.get(request.headers.get("authorization", "").removeprefix("Bearer "))
     return None if who is None else Principal(who)
 
@@ -51,7 +51,7 @@ api.mount("/duly", app.asgi)
 
 @api.post("/sign-up/{name}")
 async def sign_up(name: str) -> dict[str, str]:
-    """A route of the application makes the first schedule of a new user."""
+    """Create the first schedule of a new user."""
     mondays = weekly({"mon": "09:00"}, tz="Europe/Berlin")
     mine = app.acting_for(user(name), by="sign-up").schedules(mail)
     made = await mine.create("digest", mondays, action=send_digest, input=Digest("news"))

@@ -1,4 +1,4 @@
-"""An order and its confirmation: both are stored or neither, then a worker sends the confirmation.
+"""An order and its confirmation job are stored atomically; then a worker sends the confirmation.
 
 Run it: python examples/jobs/jobs.py [URL]. Without a URL it works on a temporary SQLite file.
 """
@@ -56,17 +56,17 @@ async def confirm(order: Order, ctx: Context) -> dict[str, object]:
 
 
 class OutOfStock(Exception):
-    """The application's own reason to take everything back."""
+    """An error of the application that rolls the transaction back."""
 
 
 def own_engine(url: str) -> Engine:
-    """The application's connections, beside those that Duly makes for itself."""
+    """Return the application's own engine, separate from Duly's connections."""
     address = make_url(url)
     if address.get_backend_name() == "postgresql":
         return create_engine(address.set(drivername="postgresql+psycopg"))
     engine = create_engine(address)
 
-    # What docs/backends/sqlite.md asks of others who write to the file.
+    # docs/backends/sqlite.md requires this of other writers to the file.
     @event.listens_for(engine, "connect")
     def leave_checkpoints_to_duly(connection: sqlite3.Connection, _record: object) -> None:
         connection.execute("PRAGMA wal_autocheckpoint=0")
@@ -75,7 +75,7 @@ def own_engine(url: str) -> Engine:
 
 
 def place(client: Client, engine: Engine, order: Order, *, in_stock: bool) -> JobId:
-    """One transaction for the order and for what is to be done about it."""
+    """Store the order and its confirmation job in one transaction."""
     with engine.begin() as connection:
         connection.execute(insert(orders).values(number=order.number, buyer=order.buyer))
         made = client.enqueue_in(connection, confirm, order, key=f"order-{order.number}")
@@ -112,7 +112,7 @@ async def work(app: Duly, job_id: JobId) -> None:
 def main(url: str) -> None:
     engine = own_engine(url)
     app = Duly(url, flows=[shop], allow_foreign_sqlite_writers=True)
-    client = app.client  # opens the database, which SQLite cannot inside another transaction
+    client = app.client  # opens the database, which SQLite cannot do inside another transaction
     orders.metadata.create_all(engine)
 
     print("an order that fails takes its job back:")

@@ -1,11 +1,11 @@
-"""Posts for many products: a weekly plan for each platform, drafts that wait for approval.
+"""Posts for many products: a weekly plan per platform, and drafts that wait for approval.
 
-Each (product, platform) is one schedule of its owner, so platforms are told apart when they are
-due. A deployment of a product comes by webhook, one address for all users, and makes a draft too.
-Nothing is published that nobody approved.
+Each (product, platform) is one schedule of its owner, so each platform has its own times. A
+deployment of a product arrives by webhook, one address for all users, and makes a draft too.
+Only approved drafts are published.
 
 Run it: python examples/posts/posts.py [URL]. Without a URL it works on a temporary SQLite file.
-The clock is moved by hand through one week, so that it prints the same on every day.
+The example advances its clock through one week, so the output is the same every day.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ posts = Flow("posts")
 class Product:
     title: str
     project_id: str | None = None
-    """Of the hosting company; without one, no deployment is this product's."""
+    """The project id at the hosting company; without one, the product gets no deployments."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ async def write_draft(slot: Slot, ctx: Context) -> None:
     if product is None:
         return
     day = f"{ctx.schedule.nominal_at:%Y-%m-%d}"
-    # The name is the slot's own, so that a second attempt finds the first one's draft.
+    # The name is derived from the slot, so a second attempt finds the draft of the first one.
     name = f"{slot.product}/{slot.platform}/{day}"
     await ctx.user.resources(DRAFTS).get_or_create(name, Draft(f"{product.value.title}, {day}"))
 
@@ -107,7 +107,7 @@ async def announce(deployment: Deployment, ctx: Context) -> None:
 async def plan(
     app: Duly, owner: Scope, product: Product, week: Mapping[str, Mapping[str, Any]], tz: str
 ) -> None:
-    """A product and when it posts where; a day without a time is off."""
+    """Store a product and the schedules of its platforms; a day without a time is off."""
     acting = app.acting_for(owner)
     name = product.title.lower()
     await acting.resources(PRODUCTS).create(name, product)
@@ -119,7 +119,7 @@ async def plan(
 
 
 def deployment_event(project: str, delivery: str) -> dict[str, Any]:
-    """Return an event in the shape in which Vercel sends it: the delivery's id is in the body."""
+    """Return an event as Vercel sends it, with the delivery id in the body."""
     number = delivery.removeprefix("uok_")
     return {
         "id": delivery,
@@ -153,7 +153,7 @@ async def deploy(app: Duly, project: str, delivery: str) -> None:
 
 
 async def approve(app: Duly, owner: Scope, name: str) -> None:
-    """What the owner does; the only way for a draft to be published."""
+    """Approve drafts as their owner; this is the only way to publish one."""
     drafts = app.acting_for(owner).resources(DRAFTS)
     await drafts.update(name, lambda draft: replace(draft, status="published"))
 

@@ -1,7 +1,7 @@
-"""Reminders that people and their agents make: each belongs to its user, and runs as that user.
+"""Reminders created by users and their agents: each belongs to a user and runs as that user.
 
 Run it: python examples/reminders/reminders.py [URL]. Without a URL it works on a temporary SQLite
-file. The clock is moved by hand, so that it prints the same on every day.
+file. The example advances its own clock, so the output is the same every day.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SENT = ResourceKind("sent", Sent)
 @reminders.action
 async def remind(reminder: Reminder, ctx: Context) -> None:
     assert ctx.schedule is not None
-    # The user's own document, and nobody else's.
+    # A document of this user.
     mine = ctx.user.resources(SENT)
     await mine.get_or_create("total", Sent())
     total = await mine.update("total", lambda sent: Sent(sent.count + 1))
@@ -52,14 +52,14 @@ async def remind(reminder: Reminder, ctx: Context) -> None:
 
 @reminders.action
 async def subscribe(reminder: Reminder, ctx: Context) -> None:
-    """What a user asks for, as an action: the schedule it makes is that user's."""
+    """Create a schedule for the user on whose behalf the action runs."""
     every_monday = weekly({"mon": "09:00"}, tz="Europe/Berlin")
     await ctx.user.schedules.create("weekly", every_monday, action=remind, input=reminder)
 
 
 @reminders.schedule(cron("0 8 * * *"))
 async def count_reminders(ctx: Context) -> None:
-    """Declared by the code: of the system's scope, and there as soon as the application starts."""
+    """Count reminders; a static schedule of the system, stored when the application starts."""
     assert ctx.schedule is not None
     who = "the system" if ctx.principal.is_system else "somebody"
     print(f"  {ctx.schedule.nominal_at:%a %H:%M}  {who} counts")
@@ -70,7 +70,7 @@ async def may_act(principal: Principal, schedule: Schedule) -> bool:  # noqa: AR
 
 
 async def until(app: Duly, clock: ManualClock, end_at: datetime) -> None:
-    """Let time pass, planning and working as it does."""
+    """Advance the clock, planning and running jobs on the way."""
     while clock.now() < end_at:
         clock.set(clock.now() + STEP)
         await app.planner().run_once()

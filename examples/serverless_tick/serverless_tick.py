@@ -1,7 +1,7 @@
-"""A tick without a process of its own: a function that a cloud's cron calls once a minute.
+"""A tick without its own process: a function that a cloud's cron calls once a minute.
 
 Run it: python examples/serverless_tick/serverless_tick.py. It serves the application on a free port
-and calls the function as AWS would. The clock is moved by hand, so it prints the same each day.
+and calls the function as AWS would. It advances its own clock, so the output is always the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ app = Duly("memory:", flows=[mail], clock=clock, http=HttpOptions(gateways=[Gate
 
 @contextmanager
 def served() -> Iterator[str]:
-    """The application on a free port; elsewhere it would run by itself."""
+    """Serve the application on a free port; in production it runs in its own process."""
     server = uvicorn.Server(uvicorn.Config(app.asgi, log_level="error"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -66,8 +66,8 @@ async def create() -> None:
 def main() -> None:
     asyncio.run(create())
     with served() as url:
-        # In earnest: DULY_BASE_URL and DULY_DISPATCH_SECRETS in the function's environment.
-        # One post at a time, so that the output has one order.
+        # In production, set DULY_BASE_URL and DULY_DISPATCH_SECRETS in the function's environment.
+        # One post at a time, so that the output has a fixed order.
         http = replace(app.http, tick=TickOptions(base_url=url, concurrency=1))
         app.config = replace(app.config, http=http)
         handler = LambdaTick(app)

@@ -1,4 +1,4 @@
-"""A real Chromium, and a page that notices console errors and requests to other hosts."""
+"""Fixtures for tests in Chromium, with a page that fails on console errors and foreign requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NO_BROWSER = "chromium is not installed; on Debian: apt-get install chromium"
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    """The dashboard over ten days of a sample."""
+    """Serve the dashboard of the sample application with ten days of history."""
     with serving() as site:
         yield site
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests."""
+    """Start one browser for all tests."""
     where = shutil.which("chromium")
     if where is None:
         missing_tool(NO_BROWSER)
@@ -44,7 +44,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
-    """A browser without a past."""
+    """Open a browser context without cookies or history."""
     context = browser.new_context(
         base_url=site.url, viewport={"width": 1360, "height": 900}, color_scheme="light"
     )
@@ -55,7 +55,7 @@ def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, site: Site) -> Iterator[Page]:
-    """A page; at its end, nothing was said in the console and nobody else was asked."""
+    """Open a page; fail afterwards on console errors and requests to other hosts."""
     complaints: list[str] = []
 
     def look(request: Request) -> None:
@@ -70,13 +70,13 @@ def page(context: BrowserContext, site: Site) -> Iterator[Page]:
         lambda said: complaints.append(f"console {said.text}") if said.type == "error" else None,
     )
     yield page
-    # A sign-in that is refused is an answer of 401, which the console calls an error.
+    # A refused sign-in answers 401, which the console reports as an error.
     assert [each for each in complaints if "status of 401" not in each] == []
 
 
 @pytest.fixture
 def ada(page: Page, site: Site) -> Page:
-    """The overview of somebody who signed in and may step in."""
+    """Open the overview, signed in as an operator."""
     cookie = site.auth.begin(site.auth.options.operators[0])
     page.context.add_cookies([{"name": COOKIE, "value": cookie, "url": site.url}])
     page.goto("/")

@@ -1,7 +1,7 @@
-"""A sample application with ten days behind it: what the pages are looked at with.
+"""A sample application with ten days of history, shown on the pages under test.
 
-The store's clock is the test's: it walks from one due time to the next, plans what is due, and lets
-a worker without handlers end each job by a fixed rule. It stops at the present and stands still.
+The store uses a manual clock: it advances from one due time to the next, plans what is due, and a
+worker without handlers finishes each job by a fixed rule. It stops at the present.
 """
 
 from __future__ import annotations
@@ -41,58 +41,58 @@ from duly.triggers.instants import from_ms
 T = TypeVar("T")
 SECRET = "sk-live-4711-secret-of-ada"  # noqa: S105
 SECRET_PARTS = ("sk-live", "4711-secret", "secret-of-ada")
-"""Stands in inputs, errors, results and progress; no page may ever show it."""
+"""Parts of a secret in inputs, errors, results and progress, which no page may show."""
 QUEUES = ("default", "mail", "reports")
 WORKERS = (WorkerId("worker_019a1c7e4f20"), WorkerId("worker_019a1c7e51b8"))
 QUICKLY = RetryPolicy(attempts=3, backoff="fixed", first_delay_ms=5_000, jitter=False)
 
 
 def make_flows() -> list[Flow]:
-    """Three flows as an application would have them."""
+    """Return three flows as an application would have them."""
     reminders, reports, billing = Flow("reminders"), Flow("reports"), Flow("billing")
 
     @reminders.action(queue="mail", retry=QUICKLY)
     async def send_digest(input: dict[str, Any], ctx: Context) -> None:  # noqa: A002
-        """Mail what happened."""
+        """Mail a digest."""
 
     @reminders.action(queue="mail")
     async def send_invoice(input: dict[str, Any], ctx: Context) -> None:  # noqa: A002
-        """Mail what is owed."""
+        """Mail an invoice."""
 
     @reports.action(queue="reports", redact=("ssn",))
     async def build(input: dict[str, Any], ctx: Context) -> None:  # noqa: A002
-        """Put a report together."""
+        """Build a report."""
 
     @billing.action(retry=QUICKLY)
     async def charge(input: dict[str, Any], ctx: Context) -> None:  # noqa: A002
-        """Ask for money."""
+        """Charge a customer."""
 
     return [reminders, reports, billing]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run something async on a thread of its own: the browser's driver has a loop on this one."""
+    """Run a coroutine on a new thread, since the browser's driver has a loop on this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The application, and the clock that its store goes by."""
+    """The application and the clock of its store."""
 
     app: Duly
     clock: ManualClock
 
 
 def sample(url: str = "memory:", *, days: int = 10) -> Sample:
-    """The application with its past."""
+    """Return the application after `days` of simulated operation."""
     clock = ManualClock(datetime.now(UTC).replace(microsecond=0) - timedelta(days=days))
     app = Duly(url, flows=make_flows(), clock=clock)
-    run(_live_through(app, clock, days))
+    run(_simulate(app, clock, days))
     return Sample(app, clock)
 
 
-async def _live_through(app: Duly, clock: ManualClock, days: int) -> None:
+async def _simulate(app: Duly, clock: ManualClock, days: int) -> None:
     end = clock.now() + timedelta(days=days)
     await _make_schedules(app)
     chance = random.Random(7)
@@ -111,7 +111,7 @@ async def _live_through(app: Duly, clock: ManualClock, days: int) -> None:
 
 
 def url_is_shared(app: Duly) -> bool:
-    """Whether the past outlives the connection it was made with."""
+    """Return whether the data outlives the connection."""
     return not app.url.startswith("memory")
 
 
@@ -171,7 +171,7 @@ async def _make_system_schedules(app: Duly, token: dict[str, str]) -> None:
 
 
 async def _work(app: Duly, clock: ManualClock, chance: random.Random) -> None:
-    """Plan what is due and end what can be claimed."""
+    """Plan what is due and finish all jobs that can be claimed."""
     store = app.store
     await store.plan_occurrences(PlanRequest(limit=500))
     await store.promote_due()
@@ -199,7 +199,7 @@ def _outcome(job: LeasedJob, chance: random.Random) -> Outcome:
 
 
 async def _leave_things_open(app: Duly) -> None:
-    """Jobs that wait, run, retry and are dead; workers that live; a lock; a paused queue."""
+    """Leave waiting, running, retrying and dead jobs, live workers, a lock and a paused queue."""
     store = app.store
     for number, worker in enumerate(WORKERS):
         host = f"app-{number + 1}.internal"

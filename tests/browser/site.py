@@ -1,4 +1,4 @@
-"""The dashboard over a sample, served by a real server on a free port of this machine."""
+"""Serves the dashboard of the sample application on a free local port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS_TOKEN = "scrape-scrape-scrape"  # noqa: S105
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where it is, and what is behind it."""
+    """A served dashboard: its URL, its data and its authentication."""
 
     url: str
     sample: Sample
@@ -32,7 +32,7 @@ class Site:
 
 
 def operators() -> tuple[Operator, ...]:
-    """One who may step in and one who may look."""
+    """Return one operator and one viewer."""
     return (
         Operator("ada", "operator", hash_password(PASSWORD)),
         Operator("vic", "viewer", hash_password(VIEWER_PASSWORD)),
@@ -40,7 +40,7 @@ def operators() -> tuple[Operator, ...]:
 
 
 def listening() -> socket.socket:
-    """A free port. The protocol is named, or asyncio would let the system delay small packets."""
+    """Listen on a free port, with an explicit protocol so that asyncio sets TCP_NODELAY."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.bind(("127.0.0.1", 0))
     made.listen()
@@ -49,7 +49,7 @@ def listening() -> socket.socket:
 
 @contextmanager
 def serving(mount: str = "", days: int = 10) -> Iterator[Site]:
-    """A server in a thread, ended with its streams."""
+    """Serve on a thread; close the live streams and stop at the end of the block."""
     made = sample(days=days)
     auth = OperatorAuth(AuthOptions(operators(), metrics_token=METRICS_TOKEN))
     dashboard = dashboard_app(made.app, auth)

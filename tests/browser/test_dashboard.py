@@ -1,4 +1,4 @@
-"""The dashboard as a person meets it: in a real browser, on a real server."""
+"""The dashboard in a real browser on a real server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
 def picture(page: Page, name: str, folder: Path) -> None:
-    """A picture of a page; kept for the documents where that is asked for."""
+    """Take a screenshot, stored in docs/images if DULY_SCREENSHOTS is set."""
     where = IMAGES if os.environ.get("DULY_SCREENSHOTS") else folder
     page.screenshot(path=where / f"{name}.png", full_page=True)
     assert (where / f"{name}.png").stat().st_size > 10_000
 
 
 def live(page: Page) -> None:
-    """Wait for the first parts of the stream."""
+    """Wait for the first update of the live stream."""
     page.locator("body[data-updates]").wait_for()
 
 
@@ -58,7 +58,7 @@ def test_overview_changes_without_a_reload(ada: Page, site: Site, tmp_path: Path
     picture(ada, "overview", tmp_path)
 
 
-def test_forecast_is_a_picture(ada: Page) -> None:
+def test_forecast_is_a_chart(ada: Page) -> None:
     chart = ada.locator("#live_forecast svg")
     expect(chart).to_have_attribute("aria-label", re.compile("Fires per minute.*at most [0-9]+"))
     assert chart.locator("rect.bar").count() > 50
@@ -91,7 +91,7 @@ def test_schedule_is_made_paused_and_resumed(ada: Page, tmp_path: Path) -> None:
     expect(ada.get_by_role("heading", name="What operators did")).to_be_visible()
 
 
-def test_schedule_is_run_once_more(ada: Page) -> None:
+def test_schedule_is_run_now(ada: Page) -> None:
     ada.goto("/schedule?flow=reports&scope=system&name=nightly")
     live(ada)
     ada.get_by_role("button", name="Run now").click()
@@ -100,7 +100,7 @@ def test_schedule_is_run_once_more(ada: Page) -> None:
     expect(ada.locator("#live_list tbody tr").first).to_contain_text("reports.build")
 
 
-def test_past_times_are_run_after_all(ada: Page, site: Site) -> None:
+def test_past_times_are_backfilled(ada: Page, site: Site) -> None:
     now = site.sample.clock.now()
     ada.goto("/schedule?flow=reminders&scope=workspace:acme&name=quiet-hours")
     ada.get_by_label("From").fill(f"{now - timedelta(hours=5):%Y-%m-%dT%H:%M}")
@@ -109,7 +109,7 @@ def test_past_times_are_run_after_all(ada: Page, site: Site) -> None:
     expect(ada.get_by_role("status")).to_contain_text(re.compile("[1-9][0-9]* past times will run"))
 
 
-def test_schedule_shows_what_was_and_what_comes(ada: Page, tmp_path: Path) -> None:
+def test_schedule_shows_history_and_next_times(ada: Page, tmp_path: Path) -> None:
     ada.goto("/schedules?name=daily")
     ada.get_by_role("link", name="daily-digest").nth(1).click()
     live(ada)
@@ -127,7 +127,7 @@ def test_why_answers(ada: Page) -> None:
     expect(ada.locator(".answer")).to_contain_text(re.compile("before|not a time"))
 
 
-def test_dead_job_is_tried_again(ada: Page, site: Site, tmp_path: Path) -> None:
+def test_dead_job_is_retried(ada: Page, site: Site, tmp_path: Path) -> None:
     ada.goto("/jobs?state=dead")
     ada.locator("a[data-row]", has_text="billing.charge").first.click()
     live(ada)
@@ -168,7 +168,7 @@ def test_theme_follows_the_system(ada: Page) -> None:
     assert light != dark
 
 
-def test_keys_find_and_walk(ada: Page) -> None:
+def test_keyboard_shortcuts_move_and_search(ada: Page) -> None:
     ada.goto("/jobs")
     ada.locator("body[data-ready]").wait_for()
     ada.keyboard.press("j")

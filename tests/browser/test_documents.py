@@ -1,4 +1,4 @@
-"""The site of the documents in a real browser: found, read and searched without another host."""
+"""The documentation site in a real browser: navigation and search, without other hosts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PAGES = ("start.html", "reference/settings.html", "404.html")
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Says nothing of what it serves."""
+    """A file server that logs nothing."""
 
     def log_message(self, *args: Any) -> None:
-        """Not here."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the site is served, as any server of files would."""
+    """Build the site and serve its files; yield the address."""
     folder = tmp_path_factory.mktemp("documents")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
@@ -50,7 +50,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def reader(browser: Browser, address: str) -> Iterator[Page]:
-    """A page; at its end, nobody else was asked and the console has no error."""
+    """Open a page; fail afterwards on console errors and requests to other hosts."""
     complaints: list[str] = []
     page = browser.new_page(base_url=address, viewport={"width": 1360, "height": 900})
     page.on("request", lambda request: complaints.append(request.url))
@@ -71,7 +71,7 @@ def test_page_is_accessible(reader: Page, path: str, scheme: Any) -> None:
     assert grave(reader) == []
 
 
-def test_a_word_is_found(reader: Page) -> None:
+def test_search_finds_a_word(reader: Page) -> None:
     with reader.expect_console_message(lambda said: "search ready" in said.text):
         reader.goto("/start.html")
     reader.get_by_role("searchbox").press_sequentially("misfire")

@@ -1,4 +1,4 @@
-"""Every page: nothing serious for those who cannot see, and no secret for those who can."""
+"""Every page: no serious accessibility violation, and no secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRAVE = ("serious", "critical")
 
 
 def grave(page: Page) -> list[tuple[str, str]]:
-    """What axe finds that would keep somebody out."""
+    """Return the serious and critical violations that axe finds."""
     found: list[dict[str, Any]] = Axe().run(page).response["violations"]
     return [
         (each["id"], each["nodes"][0]["html"][:160]) for each in found if each["impact"] in GRAVE
@@ -51,7 +51,7 @@ def test_dark_page_is_accessible(ada: Page, path: str) -> None:
 
 
 @pytest.mark.planted("browsers")
-def test_bad_page_is_noticed(ada: Page) -> None:
+def test_inaccessible_page_is_detected(ada: Page) -> None:
     ada.locator("#find").evaluate("each => { each.labels[0].remove(); each.placeholder = '' }")
     assert "label" in [name for name, _ in grave(ada)]
 
@@ -64,7 +64,7 @@ def test_job_and_sign_in_are_accessible(ada: Page) -> None:
     assert grave(ada) == []
 
 
-def test_secrets_are_nowhere(ada: Page, site: Site) -> None:
+def test_secrets_are_on_no_page(ada: Page, site: Site) -> None:
     paths = [*LIST_PAGES, *OF_ONE, "/jobs", "/metrics", "/readyz", "/jobs?state=processing"]
     cookies = {each["name"]: each["value"] for each in ada.context.cookies()}
     with httpx.Client(base_url=site.url, cookies=cookies) as client:

@@ -1,4 +1,4 @@
-"""Memory stores that treat wrong arguments in a way of their own; and who notices it."""
+"""Memory stores that treat wrong arguments differently, each with the case that notices it."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from duly.testing.conformance import ArgumentConformance, StoreConformance
 Answers = list[ScheduleWritten | Refused]
 
 
-class FindsNobodyUnderANul(MemoryStore):
+class AnswersNoneToANul(MemoryStore):
     async def get_job(self, job_id: JobId) -> Job | None:
         try:
             return await super().get_job(job_id)
@@ -23,7 +23,7 @@ class FindsNobodyUnderANul(MemoryStore):
             return None
 
 
-class RaisesWhatPythonRaises(MemoryStore):
+class RaisesPythonErrors(MemoryStore):
     async def release_lock(self, name: str, owner: str) -> bool:
         len(name)
         return await super().release_lock(name, owner)
@@ -53,7 +53,7 @@ class SaysItExists(MemoryStore):
         return Refused("exists", 1) if is_stale and not expected_version else answer
 
 
-class HasWordsOfItsOwn(MemoryStore):
+class ChangesTheMessages(MemoryStore):
     async def backfill(self, request: Backfill) -> BackfillReport | None:
         try:
             return await super().backfill(request)
@@ -70,12 +70,12 @@ class HasWordsOfItsOwn(MemoryStore):
 BROKEN_ARGUMENTS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (broken, ArgumentConformance, name)
     for broken, name in (
-        (FindsNobodyUnderANul, "test_wrong_arguments_are_refused_alike"),
-        (RaisesWhatPythonRaises, "test_wrong_arguments_are_refused_alike"),
+        (AnswersNoneToANul, "test_wrong_arguments_are_refused_alike"),
+        (RaisesPythonErrors, "test_wrong_arguments_are_refused_alike"),
         (TellsToRetry, "test_ids_that_are_taken"),
         (HasNoLimit, "test_more_than_the_limit"),
         (SaysItExists, "test_versions_that_do_not_fit"),
-        (HasWordsOfItsOwn, "test_backfills_out_of_range"),
-        (HasWordsOfItsOwn, "test_locks_out_of_range"),
+        (ChangesTheMessages, "test_backfills_out_of_range"),
+        (ChangesTheMessages, "test_locks_out_of_range"),
     )
 ]

@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about dispatches; and the case that notices it."""
+"""Memory stores with one bug each in dispatches, each with the case that notices it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ S = OccurrenceState
 
 
 def without_row(tx: Tx, items: Iterable[StoredOccurrence]) -> set[str]:
-    """Takes the schedules that finished for deleted ones."""
+    """Treat finished schedules as deleted ones."""
     owners = {item.occurrence.schedule_id for item in items}
     return {each for each in owners if not tx.find(ROW_IDS, each)}
 
 
 class BrokenTicks(MemoryStore):
-    """Base of those that spoil what a claim is asked, what it finds, or what it leaves."""
+    """Base of stores that change a claim's request, its view of the tables or its writes."""
 
     async def claim_dispatches(self, claim: DispatchClaim) -> list[Dispatching]:
         self.prepare()
@@ -38,13 +38,13 @@ class BrokenTicks(MemoryStore):
         return self.answer(given)
 
     def prepare(self) -> None:
-        """Change what is there."""
+        """Change the tables before the claim."""
 
     def ask(self, claim: DispatchClaim) -> DispatchClaim:
         return claim
 
     def spoil(self) -> None:
-        """Change what was written."""
+        """Change the tables after the claim."""
 
     def answer(self, given: list[Dispatching]) -> list[Dispatching]:
         return given
@@ -95,7 +95,7 @@ class CallsTheSurplusPosted(BrokenTicks):
 
 
 class PostsAllAtOnce(BrokenTicks):
-    """Catching up without a stagger."""
+    """Catches up without a stagger."""
 
     def prepare(self) -> None:
         for key, post in self._tables.posts.items():
@@ -142,7 +142,7 @@ class PostsTheDeleted(BrokenTicks):
 
 
 class BrokenAnswers(MemoryStore):
-    """Base of those that spoil what answers do."""
+    """Base of stores that change what an answer to a post does."""
 
     async def end_dispatches(self, claim_id: str, answers: Sequence[DispatchAnswer]) -> int:
         before = self._tables.copy()
@@ -152,13 +152,13 @@ class BrokenAnswers(MemoryStore):
         return stood
 
     def prepare(self, claim_id: str) -> None:
-        """Change what is there."""
+        """Change the tables before the answer."""
 
     def hear(self, answer: DispatchAnswer) -> DispatchAnswer:
         return answer
 
     def spoil(self, before: Tables) -> None:
-        """Change what was written."""
+        """Change the tables after the answer."""
 
 
 class BelievesEveryClaim(BrokenAnswers):
@@ -177,7 +177,7 @@ class FailsWhatIsToBeRepeated(BrokenAnswers):
         return answer._replace(end="failed") if answer.end == "again" else answer
 
 
-class WritesOverWhatWasFired(BrokenAnswers):
+class OverwritesWhatWasFired(BrokenAnswers):
     def prepare(self, claim_id: str) -> None:
         del claim_id
         for key, entry in self._tables.ledger.items():
@@ -186,20 +186,20 @@ class WritesOverWhatWasFired(BrokenAnswers):
                 self._tables.ledger[key] = LedgerEntry(ended)
 
 
-class NeverSetsApart(BrokenAnswers):
+class NeverQuarantines(BrokenAnswers):
     def prepare(self, claim_id: str) -> None:
         del claim_id
         self._tables.not_found.clear()
 
 
-class CountsOnAndOn(BrokenAnswers):
+class NeverResetsTheCount(BrokenAnswers):
     def spoil(self, before: Tables) -> None:
         for key, times in before.not_found.items():
             self._tables.not_found[key] = max(times, self._tables.not_found.get(key, 0))
 
 
 class BrokenEdits(MemoryStore):
-    """Remembers what stood against a row, and takes back what is being posted."""
+    """Keeps counts of unknown schedules over an edit, and withdraws rows that are being posted."""
 
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
@@ -212,7 +212,7 @@ class BrokenEdits(MemoryStore):
 
 
 class BrokenEndpoints(MemoryStore):
-    """Base of those that spoil what a fire is asked, or what it leaves."""
+    """Base of stores that change the request of a fire or its writes."""
 
     async def fire(self, request: Fire) -> FireAnswer:
         answer = await super().fire(self.ask(request))
@@ -223,7 +223,7 @@ class BrokenEndpoints(MemoryStore):
         return request
 
     def spoil(self, request: Fire, answer: FireAnswer) -> None:
-        """Change what was written."""
+        """Change the tables after the fire."""
 
     def free(self, *taken: OccurrenceState) -> None:
         """Let times in these states be fired again."""
@@ -231,7 +231,7 @@ class BrokenEndpoints(MemoryStore):
         self._tables.ledger = {k: e for k, e in ledger.items() if e.occurrence.state not in taken}
 
     def rewrite(self, wanted: OccurrenceState, state: OccurrenceState) -> None:
-        """Put one state in the place of another."""
+        """Replace one state by another."""
 
         def changed(row: Occurrence) -> Occurrence:
             return msgspec.structs.replace(row, state=state) if row.state is wanted else row
@@ -309,7 +309,7 @@ class KeepsKeysApartByInput(BrokenEndpoints):
 
 
 class TakesKeysAnyway(BrokenEndpoints):
-    """Answers without a job keep the key."""
+    """Uses up the key also if no job was made."""
 
     def spoil(self, request: Fire, answer: FireAnswer) -> None:
         del answer
@@ -325,7 +325,7 @@ class RunsAllAtOnce(BrokenEndpoints):
 
 
 class FiresPausedExternal(BrokenEndpoints):
-    """Takes every external schedule for an active one."""
+    """Treats every external schedule as active."""
 
     async def fire(self, request: Fire) -> FireAnswer:
         documents = dict(self._tables.documents)
@@ -376,16 +376,16 @@ BROKEN_DISPATCHES: list[tuple[type[MemoryStore], type[StoreConformance], str]] =
         (PostsForEver, "test_gives_up_in_the_end"),
         (PostsTheDeleted, "test_deleted_schedule_is_not_posted_again"),
         (
-            planted("TakesFinishedForDeleted", (dispatches, "_deleted", without_row)),
+            planted("TreatsFinishedAsDeleted", (dispatches, "_deleted", without_row)),
             "test_finished_schedule_is_posted_again",
         ),
         (BelievesEveryClaim, "test_claim_speaks_for_its_own_alone"),
         (BelievesEveryClaim, "test_lost_lease_has_no_say"),
         (RepeatsWithoutDelay, "test_again_waits_for_its_delay"),
         (FailsWhatIsToBeRepeated, "test_again_waits_for_its_delay"),
-        (WritesOverWhatWasFired, "test_what_was_fired_stays"),
-        (NeverSetsApart, "test_unknown_schedule_is_set_apart_in_the_end"),
-        (CountsOnAndOn, "test_closed_begins_the_count_anew"),
+        (OverwritesWhatWasFired, "test_what_was_fired_stays"),
+        (NeverQuarantines, "test_unknown_schedule_is_set_apart_in_the_end"),
+        (NeverResetsTheCount, "test_closed_begins_the_count_anew"),
         (BrokenEdits, "test_edit_begins_the_count_anew"),
         (BrokenEdits, "test_edit_does_not_take_back_what_has_begun"),
         (FiresTwice, "test_second_job_of_a_time_is_a_duplicate"),

@@ -1,4 +1,4 @@
-"""Memory stores with faults in the shares of pairs, and the case that must notice each."""
+"""Memory stores with one bug each in fairness between pairs, each with the case that notices it."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.conformance.broken_jobs import BrokenClaims
 
 
 class SharesNoRoom(BrokenClaims):
-    """Gives a lone pair no more than a batch, so that the rest of the room stays empty."""
+    """Gives a single pair only one batch, so that the rest of the room stays unused."""
 
     def ask(self, request: ClaimRequest) -> ClaimRequest:
         return replace(request, max_token_batch=None)
@@ -25,7 +25,7 @@ class GivesTheFirstPairAllRoom(BrokenClaims):
 
 
 class ClaimsOnUnderLostTokens(BrokenClaims):
-    """Leaves an ended token to its worker as long as the worker names it."""
+    """Extends an expired token for as long as its worker names it."""
 
     def ask(self, request: ClaimRequest) -> ClaimRequest:
         until_ms = to_ms(self._clock.now()) + 1
@@ -36,7 +36,7 @@ class ClaimsOnUnderLostTokens(BrokenClaims):
 
 
 class ClaimsOnPastUnknownJobs(BrokenClaims):
-    """Moves jobs of other actions to the end of the line, so that no turn ends for them."""
+    """Moves jobs of other actions to the end of the line, so that they never end a turn."""
 
     def ask(self, request: ClaimRequest) -> ClaimRequest:
         for job_id, (job, _) in self._tables.jobs.items():

@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about limits and finished schedules."""
+"""Memory stores with one bug each in limits or finished schedules."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from duly.testing.conformance import ScheduleConformance, StoreConformance, Upke
 
 
 class BrokenLimits(MemoryStore):
-    """Base of those that count wrongly."""
+    """Base of stores that count wrongly."""
 
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
@@ -28,7 +28,7 @@ class BrokenLimits(MemoryStore):
         return answers
 
     def hide(self, writes: Sequence[ScheduleWrite]) -> None:
-        """Change what is counted."""
+        """Change which schedules are counted."""
 
     def ask(self, write: ScheduleWrite) -> ScheduleWrite:
         return write
@@ -54,7 +54,7 @@ class ChecksCreationsOnly(BrokenLimits):
 
 
 class CountsBeforeItWrites(MemoryStore):
-    """Lets others in between."""
+    """Lets other writes in between."""
 
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
@@ -66,7 +66,7 @@ class CountsBeforeItWrites(MemoryStore):
 
 
 class BrokenRetention(MemoryStore):
-    """Base of those that delete finished schedules wrongly."""
+    """Base of stores that delete finished schedules wrongly."""
 
     async def prune_schedules(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
@@ -79,7 +79,7 @@ class BrokenRetention(MemoryStore):
         return pruned
 
     def hide(self) -> None:
-        """Change what the step sees."""
+        """Change the tables that the step sees."""
 
 
 class DeletesBusySchedules(BrokenRetention):

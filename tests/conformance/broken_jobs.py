@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about jobs; and the case that notices it."""
+"""Memory stores with one bug each in jobs, each with the case that notices it."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from duly.testing.conformance.jobs.samples import LEASE_MS
 
 
 class BrokenJobs(MemoryStore):
-    """Base of those that spoil jobs after a verb."""
+    """Base of stores that change jobs after a verb."""
 
     def spoil(self, change: Callable[[Job], Job]) -> None:
         """Rewrite every job."""
@@ -33,28 +33,28 @@ class BrokenJobs(MemoryStore):
 
 
 class BrokenFinishes(BrokenJobs):
-    """Base of those that spoil what finish() is told."""
+    """Base of stores that change the arguments of finish()."""
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
-        return await super().finish([self.told(each) for each in finishes])
+        return await super().finish([self.changed(each) for each in finishes])
 
-    def told(self, finish: Finish) -> Finish:
+    def changed(self, finish: Finish) -> Finish:
         return finish
 
 
 class BelievesLateHolders(BrokenFinishes):
-    def told(self, finish: Finish) -> Finish:
+    def changed(self, finish: Finish) -> Finish:
         stored = self._tables.jobs.get(finish.job_id)
         return finish if stored is None else finish._replace(fence=stored.job.fence)
 
 
 class ChargesReleases(BrokenFinishes):
-    def told(self, finish: Finish) -> Finish:
+    def changed(self, finish: Finish) -> Finish:
         return finish._replace(charge=1) if finish.status == "released" else finish
 
 
 class SkipsFailed(BrokenFinishes):
-    """processing to dead in one event, as an earlier design did."""
+    """Writes processing to dead as one event, as an earlier design did."""
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         void = await super().finish(finishes)
@@ -65,12 +65,12 @@ class SkipsFailed(BrokenFinishes):
 
 
 class RetriesAtOnce(BrokenFinishes):
-    def told(self, finish: Finish) -> Finish:
+    def changed(self, finish: Finish) -> Finish:
         return finish if finish.delay_ms is None else finish._replace(delay_ms=0)
 
 
 class ForgetsErrors(BrokenFinishes):
-    def told(self, finish: Finish) -> Finish:
+    def changed(self, finish: Finish) -> Finish:
         return finish._replace(error=None)
 
 
@@ -82,7 +82,7 @@ class KeepsTheLeaseOfTheEnded(BrokenJobs):
         return void
 
 
-class IgnoresTheWishToCancel(BrokenJobs):
+class IgnoresCancelRequests(BrokenJobs):
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         self.spoil(lambda job: msgspec.structs.replace(job, cancel_asked=False))
         return await super().finish(finishes)
@@ -110,7 +110,7 @@ class RescuesSilently(BrokenJobs):
 
 
 class ForgetsRenewals(MemoryStore):
-    """A lease ends when it would have ended without its renewals."""
+    """Reports the end that a lease had before its renewals."""
 
     async def next_lease_end(self) -> NextLeaseEnd:
         end = await super().next_lease_end()
@@ -120,7 +120,7 @@ class ForgetsRenewals(MemoryStore):
 
 
 class CountsEndedJobs(MemoryStore):
-    """A lease lasts also where its job has ended."""
+    """Counts leases of jobs that have ended."""
 
     async def next_lease_end(self) -> NextLeaseEnd:
         end = await super().next_lease_end()
@@ -129,7 +129,7 @@ class CountsEndedJobs(MemoryStore):
 
 
 def _first_lease_ends(store: MemoryStore, statuses: Collection[str | None]) -> list[int]:
-    """Return when leases of the newest attempts end that nobody renewed."""
+    """Return when the leases of the newest attempts end without any renewal."""
     tries = [attempts_of(events) for events in store._tables.job_events.values()]
     newest = [attempts[-1] for attempts in tries if attempts]
     return [each.started_at_ms + LEASE_MS for each in newest if each.status in statuses]
@@ -158,19 +158,19 @@ class ChargesTheFirstLoss(BrokenJobs):
         return count
 
 
-class NeverMarksTheLost(BrokenJobs):
-    """A job whose worker keeps crashing is claimed for ever."""
+class NeverSuspectsTheLost(BrokenJobs):
+    """Claims a job whose worker keeps crashing forever."""
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         if self._tables.jobs and next(iter(self._tables.jobs.values())).job.fence > 9:
-            raise AssertionError("claimed without an end")
+            raise AssertionError("the job is claimed forever")
         await self.release_expired()
         self.spoil(lambda job: msgspec.structs.replace(job, start_mode=StartMode.AHEAD))
         return await super().claim_jobs(request)
 
 
 class BrokenClaims(BrokenJobs):
-    """Base of those that spoil what claim_jobs() is asked."""
+    """Base of stores that change the request of claim_jobs()."""
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         return await super().claim_jobs(self.ask(request))
@@ -208,7 +208,7 @@ class IgnoresTheBatchOfAToken(BrokenClaims):
 
 
 class RemembersNoTurn(BrokenClaims):
-    """The pair that waits longest is served again and again."""
+    """Serves the pair that waits longest again and again."""
 
     def ask(self, request: ClaimRequest) -> ClaimRequest:
         for key, token in self._tables.tokens.items():
@@ -343,7 +343,7 @@ class RetryKeepsAttempts(MemoryStore):
 
 
 class RepeatsEvents(MemoryStore):
-    """Asking twice for the same state writes a second event."""
+    """Writes a second event when the same state is requested twice."""
 
     async def delete_job(
         self, job_id: JobId, *, by: str | None = None, reason: str | None = None
@@ -376,7 +376,7 @@ class StealsLocks(MemoryStore):
 
 
 class ForgetsLocks(MemoryStore):
-    """A lock that was given back begins at fence 1 again."""
+    """Starts a released lock at fence 1 again."""
 
     async def release_lock(self, name: str, owner: str) -> bool:
         released = await super().release_lock(name, owner)
@@ -425,7 +425,7 @@ BROKEN_JOBS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (RetriesAtOnce, JobConformance, "test_failure_passes_through_failed"),
     (ForgetsErrors, JobConformance, "test_attempts_are_numbered_and_closed_until_dead"),
     (KeepsTheLeaseOfTheEnded, JobConformance, "test_success_ends_a_job"),
-    (IgnoresTheWishToCancel, JobConformance, "test_failure_after_a_wish_to_cancel_ends_it"),
+    (IgnoresCancelRequests, JobConformance, "test_failure_after_a_wish_to_cancel_ends_it"),
     (CancelsTheRunning, JobConformance, "test_running_jobs_are_asked_to_stop"),
     (ForgetsRenewals, JobConformance, "test_renewed_leases_end_later"),
     (CountsEndedJobs, JobConformance, "test_no_lease_has_no_end"),
@@ -436,7 +436,7 @@ BROKEN_JOBS: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         "test_lost_jobs_are_rescued_and_claimed_at_once",
     ),
     (ChargesTheFirstLoss, JobConformance, "test_first_loss_is_uncharged_and_marked"),
-    (NeverMarksTheLost, JobConformance, "test_poison_dies_at_the_cap"),
+    (NeverSuspectsTheLost, JobConformance, "test_poison_dies_at_the_cap"),
     (ServesAtMostOnceLast, JobConformance, "test_at_most_once_jobs_keep_their_place"),
     (TakesUnknownActions, JobConformance, "test_only_named_actions_are_taken"),
     (SortsQueuesByName, JobConformance, "test_queues_are_served_in_the_order_asked"),

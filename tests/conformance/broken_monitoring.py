@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about what pages read; and who notices it."""
+"""Memory stores with one bug each in monitoring reads, each with the case that notices it."""
 
 from dataclasses import replace
 
@@ -20,13 +20,13 @@ from duly.stores import MemoryStore
 from duly.testing.conformance import MonitoringConformance, StoreConformance
 
 
-class CountsWithoutEnd(MemoryStore):
+class CountsWithoutLimit(MemoryStore):
     async def count_states(self, most: int = 10_000) -> dict[JobState, int]:
         await super().count_states(most)
         return await super().count_states(100_000)
 
 
-class ForgetsQueuesSpokenAbout(MemoryStore):
+class OmitsEmptyConfiguredQueues(MemoryStore):
     async def count_queues(self, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
         found = await super().count_queues(most, limit)
         return [each for each in found if sum(each[1:5])]
@@ -60,7 +60,7 @@ class ForgetsTheOverdue(MemoryStore):
         return replace(found, minutes=found.minutes[1:])
 
 
-class SeesOneHalf(MemoryStore):
+class SeesOnlyTheFirstMinute(MemoryStore):
     async def upcoming(self, until_ms: int, sample: int = 1_000, most: int = 10_000) -> Upcoming:
         found = await super().upcoming(until_ms, sample, most)
         return replace(found, minutes=found.minutes[:1]) if found.is_estimate else found
@@ -72,7 +72,7 @@ class CallsEveryRowMissing(MemoryStore):
         return found._replace(missing=found.active)
 
 
-class GoesRoundForever(MemoryStore):
+class NeverEndsTheScan(MemoryStore):
     async def check_index(self, after: str = "", limit: int = 5_000) -> IndexStretch:
         found = await super().check_index(after, limit)
         return found._replace(last_id=found.last_id or after)
@@ -138,18 +138,18 @@ class BlamesPlannersForPosts(MemoryStore):
 BROKEN_MONITORING: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (broken, MonitoringConformance, name)
     for broken, name in (
-        (CountsWithoutEnd, "test_states_are_counted_up_to_a_number"),
+        (CountsWithoutLimit, "test_states_are_counted_up_to_a_number"),
         (OmitsPlannedRuns, "test_planned_runs_come_before_their_rows"),
         (BlamesPlannersForPosts, "test_due_rows_are_told_apart_by_who_takes_them"),
-        (ForgetsQueuesSpokenAbout, "test_queues_say_what_is_in_them"),
+        (OmitsEmptyConfiguredQueues, "test_queues_say_what_is_in_them"),
         (HidesThatACountIsCapped, "test_queues_say_which_counts_are_capped"),
         (HidesThatMoreIsDue, "test_glance_sees_what_is_due"),
         (CountsWhatIsLaterAsBacklog, "test_backlog_is_exact_up_to_a_number"),
         (CountsEveryEnd, "test_ends_are_counted_by_minute"),
         (ForgetsTheOverdue, "test_rows_are_counted_by_minute"),
-        (SeesOneHalf, "test_too_many_rows_are_estimated"),
+        (SeesOnlyTheFirstMinute, "test_too_many_rows_are_estimated"),
         (CallsEveryRowMissing, "test_schedules_without_rows_are_found_bit_by_bit"),
-        (GoesRoundForever, "test_schedules_without_rows_are_found_bit_by_bit"),
+        (NeverEndsTheScan, "test_schedules_without_rows_are_found_bit_by_bit"),
         (LosesTheLastOfAPage, "test_pages_of_jobs_follow_each_other"),
         (StopsWhereItLooked, "test_a_bounded_look_finds_all_in_time"),
         (NeverSilent, "test_glance_sees_an_emptied_index"),

@@ -1,7 +1,7 @@
-"""Memory stores with one planted bug each, about overlap, lateness, edits and extras.
+"""Memory stores with one planted bug each in overlap, lateness, edits and extra runs.
 
-A bug is planted by putting another function in the place of one of the engine's or of the memory
-store's own, for as long as a verb runs; beside it stands the case that notices.
+A bug replaces a function of the engine or of the memory store while a verb runs; each is listed
+with the case that notices it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ Patch = tuple[ModuleType | type, str, object]
 
 
 class Planted(MemoryStore):
-    """Base of those with a wrong function in them."""
+    """Base of stores with replaced functions."""
 
     patches: ClassVar[Sequence[Patch]] = ()
 
@@ -60,15 +60,15 @@ class Planted(MemoryStore):
 
 
 def planted(name: str, *patches: Patch) -> type[MemoryStore]:
-    """A store that has wrong functions in the place of right ones."""
+    """Return a store class in which functions are replaced by wrong ones."""
     return type(name, (Planted,), {"patches": patches})
 
 
 def nothing(*_args: object, **_names: object) -> None:
-    """Does not do it."""
+    """Do nothing."""
 
 
-def give_back_to_nobody(tx: Tx, job: Job) -> None:
+def drop_marker(tx: Tx, job: Job) -> None:
     marker = tx.get(MARKER, job.schedule_id or "")
     if marker is not None and marker.job_id == job.id:
         tx.delete(MARKER, marker.schedule_id)
@@ -105,7 +105,7 @@ def stop_only_what_runs(tx: Tx, turns: OverlapDecision, successor: Any) -> None:
 
 
 def first_of_many(asking: Any, holder: Any, *rest: Any) -> OverlapDecision:
-    """The first to ask runs, whoever comes at the same moment."""
+    """Let the first one run, without regard to others that came at the same time."""
     if holder is None:
         line = [each.job_id for each in asking[1:]]
         return OverlapDecision(asking[0].job_id, is_new=True, in_line=line)
@@ -117,7 +117,7 @@ def nobody_is_late(*_: object) -> set[JobId]:
 
 
 def anything_of(tx: Tx, job: Job) -> Occurrence | None:
-    """Takes what has begun for planned."""
+    """Return occurrences that have started as if they were planned."""
     item = engine_ledger.of_job(tx, job)
     return None if item is None else item.occurrence
 
@@ -130,7 +130,7 @@ _placed = edits._placed
 
 
 def stays_finished(schedule: Schedule, after_ms: int) -> Any:
-    """Begins new schedules only."""
+    """Place new schedules only."""
     if schedule.version == 1:
         return _placed(schedule, after_ms)
     return replace(schedule, state="finished"), None
@@ -141,7 +141,7 @@ def not_set_back(edit: Edit, *_: object) -> Edit:
 
 
 def from_the_first_withdrawn(edit: Edit, come: DueTimes, _now_ms: int) -> Edit:
-    """Takes along whatever the rule has between a withdrawn time and the edit."""
+    """Include all times of the rule between a withdrawn time and the edit."""
     return edits._row_back(edit, come.times[0])
 
 
@@ -220,7 +220,7 @@ class ChargesExtras(MemoryStore):
         return extra
 
 
-class NeverPausesAnybody(MemoryStore):
+class NeverPausesFailing(MemoryStore):
     async def pause_failing(self, schedule_id: ScheduleId) -> Schedule | None:
         del schedule_id
         return None
@@ -234,7 +234,7 @@ BROKEN_OVERLAP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             "test_skip_ends_with_the_one_in_its_way",
         ),
         (
-            planted("HandsOverToNobody", (moves, "give_back", give_back_to_nobody)),
+            planted("HandsOverToNobody", (moves, "give_back", drop_marker)),
             "test_every_end_hands_over",
         ),
         (GivesBackAtRetries, "test_retries_keep_the_marker"),
@@ -400,7 +400,7 @@ BROKEN_OVERLAP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
             planted("SkipsTheBackfilled", (hand_over, "_LATE", frozenset({"catch_up"}))),
             "test_backfilled_jobs_run_one_after_another",
         ),
-        (NeverPausesAnybody, "test_failures_in_a_row_pause"),
+        (NeverPausesFailing, "test_failures_in_a_row_pause"),
         (
             planted("PausesForOldFailures", (failing, "_resumed_at_ms", lambda *_: -1)),
             "test_resume_counts_anew",

@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about planning; and the case that notices it."""
+"""Memory stores with one bug each in planning, each with the case that notices it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ from duly.testing.conformance import PlanningConformance, StoreConformance
 
 
 class BrokenLedger(MemoryStore):
-    """Base of those that rewrite the ledger."""
+    """Base of stores that rewrite the ledger."""
 
     def keep(self, wanted: Callable[[LedgerEntry], bool]) -> None:
-        """Drop every other row."""
+        """Drop all other rows."""
         ledger = self._tables.ledger
         self._tables.ledger = {key: entry for key, entry in ledger.items() if wanted(entry)}
 
@@ -35,7 +35,7 @@ class BrokenLedger(MemoryStore):
 
 
 class BrokenPlans(BrokenLedger):
-    """Base of those that spoil what a plan is asked, or what it wrote."""
+    """Base of stores that change the request of a plan or its writes."""
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         before = self._tables.copy()
@@ -47,7 +47,7 @@ class BrokenPlans(BrokenLedger):
         return request
 
     def spoil(self, before: Tables) -> None:
-        """Change what was written since."""
+        """Change the tables after the plan."""
 
 
 class AdvancesWithoutLedger(BrokenPlans):
@@ -61,7 +61,7 @@ class WritesLedgerWithoutJobs(BrokenPlans):
 
 
 class MakesASecondJob(BrokenPlans):
-    """For a time that the ledger has."""
+    """Makes it for a time that is already in the ledger."""
 
     def ask(self, request: PlanRequest) -> PlanRequest:
         self._tables.ledger.clear()
@@ -98,7 +98,7 @@ class NeverLooksAhead(BrokenPlans):
 
 
 class StartsAheadOfTime(BrokenPlans):
-    """Jobs of a look-ahead that do not wait."""
+    """Queues jobs of the look-ahead at once."""
 
     def spoil(self, before: Tables) -> None:
         for job_id, (job, place) in self._tables.jobs.items():
@@ -119,7 +119,7 @@ class HidesBadRows(BrokenPlans):
         self.keep(lambda entry: entry.occurrence.state is not OccurrenceState.QUARANTINED)
 
 
-class NeverPlansTheMended(BrokenPlans):
+class NeverPlansTheRepaired(BrokenPlans):
     def ask(self, request: PlanRequest) -> PlanRequest:
         self.rewrite(
             lambda row: (
@@ -137,8 +137,8 @@ class KeepsFinishedRows(BrokenPlans):
             self._tables.rows.setdefault(key, row)
 
 
-class PlansFromAnOldLook(MemoryStore):
-    """Advances without compare-and-set: what it read may be planned already."""
+class PlansFromAStaleRead(MemoryStore):
+    """Advances without compare-and-set, so the rows it read may be planned already."""
 
     async def plan_occurrences(self, request: PlanRequest) -> PlanReport:
         seen = self._tables.copy()
@@ -148,7 +148,7 @@ class PlansFromAnOldLook(MemoryStore):
 
 
 class IgnoresEnds(MemoryStore):
-    """The ledger does not follow finish()."""
+    """Does not update the ledger in finish()."""
 
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         before = dict(self._tables.ledger)
@@ -157,7 +157,7 @@ class IgnoresEnds(MemoryStore):
         return void
 
 
-class TakesNoForAFailure(BrokenLedger):
+class RecordsDeniedAsCancelled(BrokenLedger):
     async def finish(self, finishes: Sequence[Finish]) -> list[JobId]:
         plainly = [
             each._replace(status="cancelled") if each.status == "denied" else each
@@ -181,7 +181,7 @@ class IgnoresLosses(MemoryStore):
         return count
 
 
-class RemembersTheLastStart(BrokenLedger):
+class KeepsOnlyTheLastStart(BrokenLedger):
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         self.rewrite(lambda row: msgspec.structs.replace(row, fired_at_ms=None))
         return await super().claim_jobs(request)
@@ -230,14 +230,14 @@ BROKEN_PLANNING: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (StartsAheadOfTime, "test_look_ahead_makes_jobs_that_wait"),
         (SwallowsSilently, "test_run_once_runs_the_latest"),
         (HidesBadRows, "test_bad_rule_is_set_apart_and_written_down"),
-        (NeverPlansTheMended, "test_mended_time_is_planned_after_all"),
+        (NeverPlansTheRepaired, "test_mended_time_is_planned_after_all"),
         (KeepsFinishedRows, "test_last_time_finishes_its_schedule"),
-        (PlansFromAnOldLook, "test_planners_at_once_make_one_job_each"),
+        (PlansFromAStaleRead, "test_planners_at_once_make_one_job_each"),
         (IgnoresEnds, "test_success_from_plan_to_end"),
-        (TakesNoForAFailure, "test_denied_is_not_failed"),
+        (RecordsDeniedAsCancelled, "test_denied_is_not_failed"),
         (ForgetsTheWorkspace, "test_job_counts_in_the_workspace_of_its_schedule"),
         (IgnoresLosses, "test_poison_fails_its_occurrence"),
-        (RemembersTheLastStart, "test_retries_stay_fired_until_the_last"),
+        (KeepsOnlyTheLastStart, "test_retries_stay_fired_until_the_last"),
         (BelievesAnyJob, "test_jobs_that_were_not_planned_move_nothing"),
         (ForgetsWhatItRemoves, "test_history_outlives_the_job"),
         (HidesWhatWasClaimed, "test_claims_and_plans_share_the_ledger"),

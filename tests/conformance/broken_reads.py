@@ -1,4 +1,4 @@
-"""Memory stores that are broken in one way each, about reading; and the case that notices it."""
+"""Memory stores with one bug each in reads, each with the case that notices it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from duly.testing.conformance import (
 
 
 class BrokenSearch(MemoryStore):
-    """Base of those that search for something else."""
+    """Base of stores that change the filter of a search."""
 
     async def search_schedules(
         self, which: ScheduleFilter, *, after: ScheduleKey | None = None, limit: int = 100
@@ -113,7 +113,7 @@ class ListsSinceExclusively(MemoryStore):
 
 
 class BrokenSummary(MemoryStore):
-    """Base of those whose summaries are spoilt."""
+    """Base of stores with wrong summaries."""
 
     async def ledger_summary(
         self, schedule_id: ScheduleId, from_ms: int, to_ms: int
@@ -162,7 +162,7 @@ class ForgetsTheDead(MemoryStore):
 
 
 class CountsLedgerRows(MemoryStore):
-    """A run of missed times counts as one."""
+    """Counts a range of missed times as one."""
 
     async def count_occurrences(self) -> OccurrenceCounts:
         rows = [entry.occurrence for entry in self._tables.ledger.values()]

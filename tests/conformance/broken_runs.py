@@ -1,4 +1,4 @@
-"""Memory stores with one planted bug each, about the count of runs; and the case that notices."""
+"""Memory stores with one planted bug each in counting runs, each with the case that notices it."""
 
 from typing import Any
 
@@ -23,16 +23,16 @@ def none_had(*_: object) -> int:
 
 
 def nothing_counted(*_: object) -> None:
-    """The document says nothing."""
+    """Return no count for the document."""
 
 
 def as_before(row: Any, made: Plan, _handed_over: int) -> Plan:
-    """Charges nothing."""
+    """Charge nothing."""
     return made._replace(runs_left=row.runs_left)
 
 
 def as_planned(_row: Any, made: Plan, _handed_over: int) -> Plan:
-    """Charges what the ledger had already."""
+    """Charge also for times that the ledger already had."""
     return made
 
 

@@ -1,4 +1,4 @@
-"""Stores that record starts wrongly, or decide wrongly about lost jobs; the suite must see it."""
+"""Memory stores with one bug each in recorded starts or lost jobs, each with the case for it."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class StartsForAnybody(BrokenJobs):
 
 
 class BrokenLosses(BrokenJobs):
-    """Base of those that decide wrongly about lost jobs."""
+    """Base of stores that decide wrongly about lost jobs."""
 
     async def release_expired(self, limit: int = MAX_SWEEP) -> int:
         before = {job.id: job for job, _ in self._tables.jobs.values()}
@@ -39,7 +39,7 @@ class BrokenLosses(BrokenJobs):
 
 
 class SuspectsWhatWaited(BrokenLosses):
-    """A job that was merely claimed ahead is isolated."""
+    """Isolates a job that was only claimed ahead."""
 
     def lose(self, before: Job, after: Job) -> Job:
         was_lost = before.state is not after.state
@@ -48,7 +48,7 @@ class SuspectsWhatWaited(BrokenLosses):
 
 
 class ChargesTheBystander(BrokenLosses):
-    """A job that ran beside one that killed their worker pays for it."""
+    """Charges a job that ran beside the one that killed the worker."""
 
     def lose(self, before: Job, after: Job) -> Job:
         paid = before.start_mode is StartMode.RECORDED and after.start_mode is StartMode.ISOLATED

@@ -1,4 +1,4 @@
-"""Stores whose upkeep is broken in one way each, and the case that notices it."""
+"""Memory stores with one bug each in upkeep, each with the case that notices it."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from duly.testing.conformance import StoreConformance, UpkeepConformance
 
 
 class BrokenErase(MemoryStore):
-    """Base of those that spoil what a step of erase() left behind."""
+    """Base of stores that change the tables after a step of erase()."""
 
     before: Tables
     owner: Owner
@@ -31,7 +31,7 @@ class BrokenErase(MemoryStore):
         return erased
 
     def spoil(self) -> None:
-        """Change what was written since."""
+        """Change the tables after the step."""
 
 
 class ErasesWithoutLimit(MemoryStore):
@@ -78,7 +78,7 @@ class KeepsNames(BrokenErase):
         ]
 
 
-class ErasesDeedsOnOthersThings(BrokenErase):
+class ErasesEventsOfOtherOwners(BrokenErase):
     def spoil(self) -> None:
         self._tables.events = [each for each in self._tables.events if each.by != ERASED]
 
@@ -102,7 +102,7 @@ class ErasesTheSystem(MemoryStore):
 
 
 class ErasesByNameOfWorkspace(MemoryStore):
-    """Takes every job whose workspace has the name."""
+    """Erases every job whose workspace has the same name."""
 
     async def erase(self, scope: str, *, cursor: str | None = None, limit: int = 1_000) -> Erased:
         name = scope.removeprefix("workspace:")
@@ -123,8 +123,8 @@ class RemovesFromTheAudit(BrokenErase):
         self._tables.audit = kept
 
 
-class KeepsNamesOfTheGoneInTheAudit(BrokenErase):
-    """Forgets whose a deleted schedule was."""
+class KeepsNamesOfDeletedInTheAudit(BrokenErase):
+    """Loses the owner of a deleted schedule."""
 
     def spoil(self) -> None:
         standing = {f"schedule:{each.id}" for each in self.before.schedules()}
@@ -135,7 +135,7 @@ class KeepsNamesOfTheGoneInTheAudit(BrokenErase):
 
 
 class BrokenPrune(MemoryStore):
-    """Base of those that hide from a step of prune_ledger() what should hold it back."""
+    """Base of stores that hide from prune_ledger() the rows that should hold it back."""
 
     async def prune_ledger(
         self, retention: LedgerRetention, limit: int = 1_000, cursor: str | None = None
@@ -147,11 +147,11 @@ class BrokenPrune(MemoryStore):
         return pruned
 
     def hide(self) -> None:
-        """Change what the step sees."""
+        """Change the tables that the step sees."""
 
 
 class PrunesTheNewest(BrokenPrune):
-    """Also what the planner could make again, and of schedules that count their runs."""
+    """Also prunes what the planner could make again, and rows of schedules that count runs."""
 
     def hide(self) -> None:
         self._tables.rows, self._tables.documents = {}, {}
@@ -206,7 +206,7 @@ class PrunesWithoutLimit(MemoryStore):
 
 
 class BrokenZones(MemoryStore):
-    """Base of those that spoil what a step of recompute_zones() did."""
+    """Base of stores that change the result of a step of recompute_zones()."""
 
     before: Tables
 
@@ -253,7 +253,7 @@ class MovesIntoThePast(BrokenZones):
         return found
 
 
-class BelievesOlderRules(BrokenZones):
+class AcceptsOlderRules(BrokenZones):
     async def recompute_zones(
         self, rules: str | None, *, limit: int = MAX_ZONED, cursor: str | None = None
     ) -> Recomputed:
@@ -279,14 +279,14 @@ BROKEN_UPKEEP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (KeepsJobEvents, "test_everything_of_an_owner_goes"),
         (KeepsLedger, "test_everything_of_an_owner_goes"),
         (KeepsNames, "test_deeds_on_others_things_lose_the_name"),
-        (ErasesDeedsOnOthersThings, "test_deeds_on_others_things_lose_the_name"),
+        (ErasesEventsOfOtherOwners, "test_deeds_on_others_things_lose_the_name"),
         (KeepsRunningMarkers, "test_running_marker_goes_with_its_job"),
         (LetsRunningJobsRun, "test_running_jobs_are_asked_to_stop"),
         (ErasesTheSystem, "test_system_and_nonsense_are_refused"),
         (ErasesByNameOfWorkspace, "test_names_that_look_like_others_take_nothing"),
         (KeepsNamesInTheAudit, "test_entries_about_an_erased_owner_lose_its_names"),
         (RemovesFromTheAudit, "test_entries_about_an_erased_owner_lose_its_names"),
-        (KeepsNamesOfTheGoneInTheAudit, "test_entries_about_deleted_schedules_lose_the_names"),
+        (KeepsNamesOfDeletedInTheAudit, "test_entries_about_deleted_schedules_lose_the_names"),
         (ErasesWithoutLimit, "test_names_leave_the_audit_in_bounded_steps"),
         (PrunesTooSoon, "test_old_entries_of_the_audit_go"),
         (PrunesSignOuts, "test_a_sign_out_is_kept_as_long_as_its_session_could_last"),
@@ -307,7 +307,7 @@ BROKEN_UPKEEP: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         (MovesSilently, "test_wrong_times_are_moved"),
         (ForgetsThePlanned, "test_what_is_planned_is_not_planned_twice"),
         (MovesIntoThePast, "test_moves_go_forward_only"),
-        (BelievesOlderRules, "test_rules_are_remembered_and_never_older"),
+        (AcceptsOlderRules, "test_rules_are_remembered_and_never_older"),
         (StopsAfterAPage, "test_pages_reach_everything"),
     )
 ]

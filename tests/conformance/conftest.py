@@ -1,6 +1,6 @@
-"""What the suites need of pytest, and a database for those that ask a server.
+"""Assertion rewriting for the suites, and a database for those that use a server.
 
-They are part of the package, so pytest must be told to look in: else failures say little.
+The suites are part of the package, so pytest rewrites their assertions only if they are registered.
 """
 
 from collections.abc import Iterator

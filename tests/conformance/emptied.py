@@ -1,4 +1,4 @@
-"""One PostgreSQL database for all tests of a module, emptied before each."""
+"""One PostgreSQL database for all tests of a module, emptied before each test."""
 
 import asyncio
 
@@ -9,12 +9,12 @@ from duly.stores import open_store
 
 
 class Emptied:
-    """A database with the schema in it; emptying it is cheaper than a copy for every test."""
+    """A database with the schema; emptying it is cheaper than creating one per test."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         asyncio.run(open_store(url).close())
-        # One connection for all tests, and one round trip for each.
+        # One connection for all tests and one round trip per test.
         self._connection = psycopg.connect(url, autocommit=True)
         names = self._connection.execute(
             "SELECT tablename FROM pg_tables WHERE tablename LIKE 'duly%' "
@@ -22,7 +22,7 @@ class Emptied:
         ).fetchall()
         deletes = [sql.SQL("DELETE FROM {};").format(sql.Identifier(name)) for (name,) in names]
         self._statements = sql.SQL("").join(
-            # Removing from the ledger leaves counts behind, which cancel out.
+            # Deleting from the ledger adds negative counts, which must be deleted too.
             [
                 *deletes,
                 sql.SQL("DELETE FROM duly_ledger_counts;"),
@@ -31,7 +31,7 @@ class Emptied:
         )
 
     def empty(self) -> str:
-        """Its URL, with nothing in its tables."""
+        """Empty all tables and return the URL."""
         self._connection.execute(self._statements)
         return self.url
 

@@ -1,6 +1,6 @@
-"""Rules of scheduling: the function that each one is, a wrong one for it, and the case that fails.
+"""Rules of scheduling: the function of each, a wrong replacement and the case that then fails.
 
-Where SQL has a fast path of its own, the case is one that is not plain and goes to the engine.
+If SQL has a fast path for a rule, the case is one that the fast path leaves to the engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from duly.testing.conformance import (
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule, and what shows that it is implemented once."""
+    """A rule, and the test that shows that it is implemented once."""
 
     name: str
     right: Callable[..., Any]
@@ -61,16 +61,16 @@ class Rule:
 
 
 def nothing(*_args: object, **_names: object) -> None:
-    """Do not do it, or allow it."""
+    """Do nothing, which also allows everything."""
 
 
 def unchanged(given: Any, *_: object, **_names: object) -> Any:
-    """Return what was given first."""
+    """Return the first argument."""
     return given
 
 
 def everybody_runs(asking: Sequence[Asking], holder: JobId | None, *_: object) -> OverlapDecision:
-    """Neither skip a job nor let it wait."""
+    """Neither skip a job nor make it wait."""
     return OverlapDecision(holder or asking[0].job_id, is_new=holder is None)
 
 
@@ -83,7 +83,7 @@ def die_at_once(job: Lost) -> Loss:
 
 
 def take_up_all(_tx: object, _schedule_id: object, times: Sequence[int]) -> Any:
-    """Plan every time, whatever the ledger has of it."""
+    """Plan every time, even if the ledger already has it."""
     return extras._Looked(list(times))
 
 
@@ -96,7 +96,7 @@ def post_for_ever(*_: object, **_names: object) -> dispatches.RowState:
 
 
 def forget_now(_tx: object, ids: Sequence[str], _edge_ms: int) -> dict[str, int]:
-    """Keep not even the newest occurrence of a schedule."""
+    """Prune everything, even the newest occurrence of a schedule."""
     return dict.fromkeys(ids, retention.EVERY_MS)
 
 

@@ -1,6 +1,6 @@
-"""The table of what each backend passed, printed at the end of a test run.
+"""Prints a table of conformance results per backend at the end of a test run.
 
-Read from the reports' node ids, so that it also works where the tests ran in other processes.
+It is computed from the node ids of the reports, so it works with distributed test runs too.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ Row = tuple[str, str]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The hook: one line per backend and suite, then the reasons of the skips."""
+    """Print one line per backend and suite, then the reasons of the skips (pytest hook)."""
     reports = {name: terminalreporter.stats.get(name, []) for name in OUTCOMES}
     lines = list(table_lines(reports))
     if lines:
@@ -24,7 +24,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def table_lines(reports: dict[str, list[pytest.TestReport]]) -> Iterator[str]:
-    """The table as lines; none when no conformance test ran."""
+    """Yield the lines of the table; none if no conformance test ran."""
     counts: defaultdict[Row, Counter[str]] = defaultdict(Counter)
     reasons: defaultdict[str, set[str]] = defaultdict(set)
     for outcome, report in each_report(reports):
@@ -46,12 +46,12 @@ def table_lines(reports: dict[str, list[pytest.TestReport]]) -> Iterator[str]:
 def each_report(
     reports: dict[str, list[pytest.TestReport]],
 ) -> Iterable[tuple[str, pytest.TestReport]]:
-    """Every report with its outcome."""
+    """Return every report with its outcome."""
     return ((outcome, report) for outcome in OUTCOMES for report in reports.get(outcome, []))
 
 
 def row_of(nodeid: str) -> Row | None:
-    """(backend, suite) of `tests/conformance/test_memory.py::TestIndex::test_x`."""
+    """Return (backend, suite) of a node id such as `…/test_memory.py::TestIndex::test_x`."""
     path, _, rest = nodeid.partition("::")
     suite, _, test = rest.partition("::")
     if not path.startswith(FOLDER) or not test:
@@ -61,6 +61,6 @@ def row_of(nodeid: str) -> Row | None:
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    """Why a test was skipped."""
+    """Return why a test was skipped."""
     where = report.longrepr
     return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")

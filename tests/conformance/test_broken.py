@@ -1,4 +1,4 @@
-"""The suites can fail: each backend here is broken in one way, and a case notices it."""
+"""The suites can fail: each backend here has one bug, and a named case notices it."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ from tests.conformance.broken_starts import BROKEN_STARTS
 from tests.conformance.broken_upkeep import BROKEN_UPKEEP
 
 FAILURES = (AssertionError, ValueError, pytest.fail.Exception)
-"""How a case fails; a wrong number of rows to unpack is a ValueError."""
+"""Exceptions of a failing case; unpacking a wrong number of rows raises ValueError."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Question:
 
 
 class BrokenClaims(MemoryStore):
-    """Base of those whose claims are broken in what they are asked or what they answer."""
+    """Base of stores that change the arguments or the answer of a claim."""
 
     before: dict[ScheduleKey, IndexRow]
-    """The rows as the claim found them."""
+    """The rows before the claim."""
 
     async def claim_due(
         self,
@@ -164,7 +164,7 @@ class ParsesWhatItStores(MemoryStore):
         await super().upsert(row)
 
 
-class SetsTheHandBack(MemoryStore):
+class SetsRowsBack(MemoryStore):
     async def upsert(self, row: IndexRow) -> None:
         await self.remove(ScheduleKey(row.flow, row.scope, row.name))
         await super().upsert(row)
@@ -181,7 +181,7 @@ class KnowsEveryTriggerVersion(MemoryStore):
         await super().upsert(replace(row, trigger_version=1))
 
 
-class LivesInUtc(MemoryStore):
+class IgnoresZones(MemoryStore):
     async def upsert(self, row: IndexRow) -> None:
         rule = json.loads(row.trigger) if row.trigger.startswith("{") else {}
         rule.pop("tz", None)
@@ -207,7 +207,7 @@ class KeepsOldEntries(MemoryStore):
         return await super().put_document(replace(write, entries=(*kept, *write.entries)))
 
 
-class FindsWithoutRegardToCollection(MemoryStore):
+class FindsInOtherCollections(MemoryStore):
     async def find_documents(
         self, collection: str, attribute: str, value: str, limit: int = 100
     ) -> list[Document]:
@@ -215,7 +215,7 @@ class FindsWithoutRegardToCollection(MemoryStore):
         return [*found, *await super().find_documents("notes", attribute, value, limit)]
 
 
-class EveryEditMovesTheHand(MemoryStore):
+class EveryEditMovesTheRow(MemoryStore):
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
@@ -271,13 +271,13 @@ class ForgetsEvents(MemoryStore):
         return (await super().schedule_events(schedule_id, limit))[-1:]
 
 
-class MendsNothing(MemoryStore):
+class RepairsNothing(MemoryStore):
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
         del flows
         return ReconcileReport(len(self._tables.schedules()))
 
 
-class MendsFromNowOn(MemoryStore):
+class RepairsFromNowOn(MemoryStore):
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
         report = await super().reconcile(flows)
         for schedule in self._tables.schedules():
@@ -287,7 +287,7 @@ class MendsFromNowOn(MemoryStore):
         return report
 
 
-class MendsWhatIsNotItsOwn(MemoryStore):
+class RepairsOtherFlows(MemoryStore):
     async def reconcile(self, flows: Sequence[str] | None = None) -> ReconcileReport:
         report = await super().reconcile(flows)
         stored = {schedule_key(each).flow for each in self._tables.schedules()}
@@ -305,7 +305,7 @@ class RemovesRowsOfCallers(MemoryStore):
         return report
 
 
-class RefusesNoPastOnce(MemoryStore):
+class AcceptsOnceInThePast(MemoryStore):
     async def put_schedules(
         self, writes: Sequence[ScheduleWrite]
     ) -> list[ScheduleWritten | Refused]:
@@ -323,7 +323,7 @@ class LosesRecentOnce(MemoryStore):
             return await super().put_schedules(writes)
 
 
-class AlwaysFeelsWell(MemoryStore):
+class AlwaysReportsHealthy(MemoryStore):
     async def index_health(self) -> IndexHealth:
         return replace(await super().index_health(), missing=0, quarantined=0)
 
@@ -343,19 +343,19 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
     (IgnoresFlows, IndexConformance, "test_flows_are_claimed_apart"),
     (ForgetsClaimIds, IndexConformance, "test_finished_rows_are_answered_again"),
     (ParsesWhatItStores, IndexConformance, "test_upsert_asks_no_parser"),
-    (SetsTheHandBack, IndexConformance, "test_slow_writer_causes_no_second_fire"),
+    (SetsRowsBack, IndexConformance, "test_slow_writer_causes_no_second_fire"),
     (KeepsTheFirstWrite, IndexConformance, "test_last_write_wins"),
     (KnowsEveryTriggerVersion, IndexConformance, "test_newer_trigger_versions_are_left_alone"),
-    (LivesInUtc, IndexConformance, "test_wall_time_is_kept_in_spring"),
+    (IgnoresZones, IndexConformance, "test_wall_time_is_kept_in_spring"),
     (RemovesTheScope, IndexConformance, "test_remove_takes_one_row_away"),
     (IgnoresVersions, DocumentConformance, "test_compare_and_set"),
     (KeepsOldEntries, DocumentConformance, "test_attributes_gone_find_nothing"),
     (
-        FindsWithoutRegardToCollection,
+        FindsInOtherCollections,
         DocumentConformance,
         "test_attributes_find_documents_of_any_scope",
     ),
-    (EveryEditMovesTheHand, ScheduleConformance, "test_words_leave_the_hand_alone"),
+    (EveryEditMovesTheRow, ScheduleConformance, "test_words_leave_the_hand_alone"),
     (IndexesThePaused, ScheduleConformance, "test_index_holds_the_active_few"),
     (WritesBatchesInPieces, ScheduleConformance, "test_invalid_write_stops_all"),
     (
@@ -364,13 +364,13 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
         "test_delete_takes_row_and_document_and_leaves_events",
     ),
     (ForgetsEvents, ScheduleConformance, "test_batch_may_name_a_schedule_twice"),
-    (MendsNothing, ScheduleConformance, "test_missing_rows_come_back"),
-    (MendsFromNowOn, ScheduleConformance, "test_emptied_index_is_rebuilt_the_same"),
-    (MendsWhatIsNotItsOwn, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
+    (RepairsNothing, ScheduleConformance, "test_missing_rows_come_back"),
+    (RepairsFromNowOn, ScheduleConformance, "test_emptied_index_is_rebuilt_the_same"),
+    (RepairsOtherFlows, ScheduleConformance, "test_flows_without_documents_are_left_alone"),
     (RemovesRowsOfCallers, ScheduleConformance, "test_rows_of_callers_are_left_alone"),
-    (RefusesNoPastOnce, ScheduleConformance, "test_a_once_beyond_its_grace_is_refused"),
+    (AcceptsOnceInThePast, ScheduleConformance, "test_a_once_beyond_its_grace_is_refused"),
     (LosesRecentOnce, ScheduleConformance, "test_a_once_within_its_grace_runs"),
-    (AlwaysFeelsWell, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
+    (AlwaysReportsHealthy, ScheduleConformance, "test_schedules_without_rows_are_unhealthy"),
     *BROKEN_ARGUMENTS,
     *BROKEN_MONITORING,
     *BROKEN_JOBS,
@@ -387,7 +387,7 @@ BROKEN: list[tuple[type[MemoryStore], type[StoreConformance], str]] = [
 
 
 def run_case(suite: type[StoreConformance], name: str, backend: type[MemoryStore]) -> None:
-    """One case of a suite, as pytest would run it."""
+    """Run one case of a suite, as pytest would."""
     clock = ManualClock(START)
     case = getattr(suite, name)
     wanted = [each for each in inspect.signature(case).parameters if each != "self"]
@@ -412,4 +412,4 @@ def test_broken_backend_fails(
     run_case(suite, name, MemoryStore)
     with pytest.raises(FAILURES) as caught:
         run_case(suite, name, backend)
-    assert "Timeout" not in str(caught.value), "the case never ends, instead of failing"
+    assert "Timeout" not in str(caught.value), "the case hangs instead of failing"

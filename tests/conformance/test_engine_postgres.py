@@ -1,4 +1,4 @@
-"""PostgreSQL passes the suites without fast paths: the engine alone does the work."""
+"""PostgreSQL passes the suites without fast paths, using only the engine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SQLite passes the suites without fast paths: the engine alone does the work."""
+"""SQLite passes the suites without fast paths, using only the engine."""
 
 import pytest
 

@@ -88,7 +88,7 @@ class TestProcesses(MemoryBackend, ProcessConformance):
 
 
 class TestJobTransactions(MemoryBackend, JobTransactionConformance):
-    def test_there_is_nothing_to_join(self, store: Store) -> None:
+    def test_memory_joins_no_transaction(self, store: Store) -> None:
         with pytest.raises(InvalidInput):
             store.insert_jobs_in(object(), [])
 

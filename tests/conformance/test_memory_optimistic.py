@@ -1,4 +1,4 @@
-"""The memory store passes every suite without its lock, where commits may be refused."""
+"""The memory store passes every suite without its lock, with commits that may be refused."""
 
 from functools import partial
 
@@ -31,7 +31,7 @@ from duly.testing.conformance import (
 from duly.testing.optimistic import OptimisticStore, PortFaults
 
 REFUSED = PortFaults(refused=0.2)
-"""Every use case is run again now and then, and must answer the same."""
+"""One commit in five is refused; the use case runs again and must answer the same."""
 
 
 pytestmark = pytest.mark.extended
@@ -96,7 +96,7 @@ class TestProcesses(OptimisticBackend, ProcessConformance):
 
 
 class TestJobTransactions(OptimisticBackend, JobTransactionConformance):
-    def test_there_is_nothing_to_join(self, store: Store) -> None:
+    def test_memory_joins_no_transaction(self, store: Store) -> None:
         with pytest.raises(InvalidInput):
             store.insert_jobs_in(object(), [])
 

@@ -1,6 +1,6 @@
-"""PostgreSQL that runs a sub-select again for each row, wherever it may: limits hold all the same.
+"""Limits hold on PostgreSQL also with plans that repeat a sub-select for each row.
 
-Which plan it takes is up to its statistics, and so to chance.
+The plan depends on statistics, so these tests turn the other kinds of plan off.
 """
 
 from urllib.parse import quote, urlencode

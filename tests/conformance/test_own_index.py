@@ -1,4 +1,4 @@
-"""The index of the guide, three methods and no more, passes the suite of the index."""
+"""The example index of the guide, with only three methods, passes the index suite."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ GUIDE = Path(__file__).parents[2] / "docs/guides/own-index.md"
 
 
 def index_of_the_guide() -> Any:
-    """Return the class that the guide shows."""
+    """Return the example class of the guide."""
     names: dict[str, Any] = {"__name__": "guide"}
     shown = next(each for each in blocks(GUIDE.read_text()) if each.language == "python")
     exec(compile(shown.code, str(GUIDE), "exec"), names)  # noqa: S102 - our own document
@@ -27,7 +27,7 @@ class TestOwnIndex(IndexConformance):
         return opened
 
 
-def test_the_guide_shows_no_other_method() -> None:
+def test_the_guide_shows_only_these_methods() -> None:
     wanted = {name for name in vars(ScheduleIndex) if not name.startswith("_")}
     asked = {name for name in vars(index_of_the_guide()) if not name.startswith("_")}
     assert asked - wanted == {"due"}

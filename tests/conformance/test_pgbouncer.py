@@ -1,6 +1,6 @@
-"""PostgreSQL behind PgBouncer in transaction mode passes the suites of index and jobs.
+"""PostgreSQL behind PgBouncer in transaction mode passes the suites for the index and jobs.
 
-Prepared statements are off, and LISTEN has a direct URL: the two settings the documents name.
+Prepared statements are off and LISTEN uses a direct URL, as the documentation prescribes.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ HEARD_S = 20.0
 
 @pytest.fixture(scope="module")
 def behind_url(emptied: Emptied) -> Iterator[str]:
-    """The same database through a pooler."""
+    """Return the URL of the same database through a pooler."""
     program = find_pooler()
     if program is None:
         missing_tool(NO_POOLER)
@@ -79,7 +79,7 @@ class TestLocks(PooledBackend, LockConformance):
 
 
 class TestNotices(PooledBackend):
-    def test_notices_come_by_the_direct_url(self, store: Store) -> None:
+    def test_notices_use_the_direct_url(self, store: Store) -> None:
         listening, heard = threading.Event(), threading.Event()
 
         def wake(hint: str) -> None:
@@ -94,7 +94,7 @@ class TestNotices(PooledBackend):
             end()
 
     def test_the_pooler_shares_its_connections(self, url: str) -> None:
-        """Without this the suites above would say nothing about a pooler."""
+        """Proves that the suites above really ran through a pooler."""
         with psycopg.connect(url, autocommit=True) as one, psycopg.connect(url) as other:
             pids = [each.execute("SELECT pg_backend_pid()").fetchone() for each in (one, other)]
-        assert pids[0] == pids[1], "two clients, one after another, on one connection"
+        assert pids[0] == pids[1], "the two clients did not share a server connection"

@@ -1,4 +1,4 @@
-"""What a store goes by when it plans is fixed when it is opened, in every store alike."""
+"""Planning settings are fixed when a store is opened, in every store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ SETTINGS = PlanSettings(look_ahead_ms=120 * MINUTE_MS, actions={"reminders.send"
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A new database of every kind."""
+    """Return the URL of a new database of each kind."""
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/duly.db"
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def with_store(
     url: str, settings: PlanSettings, test: Callable[[Store, ManualClock], Awaitable[None]]
 ) -> None:
-    """Run a test on a store that is opened with settings."""
+    """Run a test on a store opened with the given settings."""
 
     async def run() -> None:
         clock = ManualClock(START)
@@ -53,7 +53,7 @@ def ran_as(job: Job) -> tuple[str, int, int]:
 
 
 def test_the_look_ahead_of_writes_is_a_setting(url: str) -> None:
-    """C16: a minute by default, any other where it is told."""
+    """C16: the default is one minute."""
 
     async def check(store: Store, _clock: ManualClock) -> None:
         await put(store, a_write())
@@ -74,7 +74,7 @@ def test_writes_may_leave_planning_to_planners(url: str) -> None:
     with_store(url, PlanSettings(look_ahead_ms=0), check)
 
 
-def test_actions_say_what_schedules_do_not(url: str) -> None:
+def test_actions_give_defaults_to_schedules(url: str) -> None:
     async def check(store: Store, _clock: ManualClock) -> None:
         own = Policies(retry=RetryPolicy(attempts=2), timeout_ms=1_000)
         await put(
@@ -121,7 +121,7 @@ def is_at_most_once(job: Job) -> bool:
 
 
 def test_declared_delivery_applies_to_every_job_of_a_schedule(url: str) -> None:
-    """However an occurrence is made: by the planner, a write, an extra run or a backfill."""
+    """Covers occurrences made by the planner, a write, an extra run and a backfill."""
 
     async def check(store: Store, clock: ManualClock) -> None:
         await put(store, a_write("a"))
@@ -174,7 +174,7 @@ def test_declared_delivery_decides_whether_a_post_is_repeated(
     with_store(url, ONCE, check)
 
 
-def test_declared_delivery_decides_what_follows_from_a_tick_that_died(url: str) -> None:
+def test_declared_delivery_applies_to_posts_of_a_tick_that_died(url: str) -> None:
     async def check(store: Store, clock: ManualClock) -> None:
         await put(store, a_write("a", a_definition(hand_over="http", max_runs=1)))
         clock.advance(hours=1)

@@ -121,7 +121,7 @@ class TestJobTransactions(PostgresCallers, JobTransactionConformance):
 
 
 class TestProcesses(PostgresBackend, ProcessConformance):
-    def test_claim_passes_rows_that_another_holds(self, store: Store, peers: Peers) -> None:
+    def test_claim_skips_rows_that_another_holds(self, store: Store, peers: Peers) -> None:
         self.upsert(store, "a", "b", "c")
         (holder,) = peers(1)
         holder.ask("hold")

@@ -1,7 +1,7 @@
-"""Each rule is implemented once: change that one function, and a case fails on every backend.
+"""Each rule is implemented once: replacing its function fails a case on every backend.
 
-The stores are opened as applications open them, with fast paths. A fast path with a copy of the
-rule would not see the change.
+The stores are opened as applications open them, with fast paths. A fast path with its own copy of
+a rule would not see the change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Fresh = Callable[[], OpenStore]
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Return a function that empties a backend and returns what opens it."""
+    """Return a function that empties a backend and returns a function that opens it."""
     if request.param == "memory":
         return lambda: MemoryStore
     if request.param == "sqlite":
@@ -45,13 +45,13 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
 
 
 def by_url(url: str) -> OpenStore:
-    """Return what opens the store of a URL, with its fast paths."""
+    """Return a function that opens the store of a URL, with its fast paths."""
     return lambda clock: open_store(url, clock=clock)
 
 
 @contextmanager
 def planted(rule: Rule) -> Iterator[None]:
-    """Replace the right function by the wrong one wherever the package has imported it."""
+    """Replace the function by the wrong one in every module that has imported it."""
     with pytest.MonkeyPatch.context() as patch:
         for module in modules():
             for name, value in list(vars(module).items()):
@@ -65,12 +65,12 @@ def planted(rule: Rule) -> Iterator[None]:
 
 
 def modules() -> list[ModuleType]:
-    """Return the modules of the package that are loaded."""
+    """Return the loaded modules of the package."""
     return [each for name, each in sys.modules.items() if name.partition(".")[0] == "duly"]
 
 
 def forget_answers() -> None:
-    """Clear the package's caches: statements are made of what rules answered."""
+    """Clear the package's caches, since cached statements contain answers of rules."""
     for module in modules():
         for value in list(vars(module).values()):
             if callable(clear := getattr(value, "cache_clear", None)):
@@ -94,8 +94,8 @@ def run_case(rule: Rule, opened: OpenStore) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
 def test_changed_rule_fails_a_case_on_every_backend(rule: Rule, fresh: Fresh) -> None:
     run_case(rule, fresh())
-    # The first run has loaded every module that the case needs, so none imports the wrong function.
+    # The first run loaded every module that the case needs, so none imports the wrong function.
     with planted(rule), pytest.raises(FAILURES) as caught:
         run_case(rule, fresh())
     failed_in = Path(caught.traceback[-1].path)
-    assert failed_in.is_relative_to(SUITES), f"{rule.place} broke {failed_in}, the case saw nothing"
+    assert failed_in.is_relative_to(SUITES), f"{rule.place} broke {failed_in}, not the case"

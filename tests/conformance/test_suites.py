@@ -1,4 +1,4 @@
-"""Every backend runs every suite: a test named in the package stands for all of them."""
+"""Every backend runs every suite, so a test of the package covers all backends."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from tests.conformance import test_memory, test_memory_optimistic, test_postgres
 
 
 def classes_with_cases() -> set[type]:
-    """Every class of the package that has tests of its own."""
+    """Return every class of the package that defines tests."""
     found: set[type] = set()
     for each in pkgutil.walk_packages(conformance.__path__, f"{conformance.__name__}."):
         values = vars(importlib.import_module(each.name)).values()
@@ -21,7 +21,7 @@ def classes_with_cases() -> set[type]:
 
 
 def classes_run(backend: ModuleType | SimpleNamespace) -> set[type]:
-    """What the test classes of a backend inherit from."""
+    """Return all base classes of the test classes of a backend."""
     tests = [value for name, value in vars(backend).items() if name.startswith("Test")]
     return {each for test in tests for each in test.__mro__}
 
@@ -34,7 +34,7 @@ def test_every_backend_passes_every_suite(backend: ModuleType) -> None:
 
 
 @pytest.mark.planted("suites")
-def test_a_suite_left_out_is_noticed() -> None:
+def test_a_missing_suite_is_detected() -> None:
     partial = SimpleNamespace(TestIndex=test_memory.TestIndex)
     missing = {each.__name__ for each in classes_with_cases() - classes_run(partial)}
     assert {"DocumentConformance", "ProcessConformance", "WriteCases"} <= missing

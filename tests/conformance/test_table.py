@@ -1,4 +1,4 @@
-"""The table of backends: what it counts, and that skips keep their reasons."""
+"""The table of conformance results: its counts and the reasons of skips."""
 
 from types import SimpleNamespace
 from typing import Any

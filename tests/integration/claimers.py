@@ -1,4 +1,4 @@
-"""A process that claims until nothing is due: waits for a line, prints what it took as JSON.
+"""A process that waits for a line on stdin, claims until nothing is due and prints it as JSON.
 
 `python -m tests.integration.claimers URL NOW_MS LIMIT`
 """

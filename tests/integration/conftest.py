@@ -1,4 +1,4 @@
-"""Databases for tests that should hold on all of them."""
+"""Fixtures for tests that run on every backend."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.servers import PostgresServer
 
 @pytest.fixture(scope="module")
 def filled_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """A database with the schema in it, shared by the tests of a module."""
+    """Create a database with the schema, shared by the tests of a module."""
     url = postgres_server.create()
     asyncio.run(open_store(url).close())
     yield url
@@ -23,7 +23,7 @@ def filled_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def emptied_url(filled_url: str) -> str:
-    """The same, with nothing in its tables."""
+    """Return the URL of that database after truncating its job tables."""
     with psycopg.connect(filled_url) as connection:
         connection.execute(
             "TRUNCATE duly_jobs, duly_job_events, duly_job_line, duly_job_marks, duly_idempotency, "
@@ -34,7 +34,7 @@ def emptied_url(filled_url: str) -> str:
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Every backend in turn."""
+    """Return the URL of each backend in turn."""
     if request.param == "memory":
         return "memory:"
     if request.param == "sqlite":
@@ -45,7 +45,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def clean_url(any_url: str) -> str:
-    """The same, without the schedules and documents of another test."""
+    """Return the URL of each backend without schedules and documents of other tests."""
     if any_url.startswith("postgresql"):
         with psycopg.connect(any_url) as connection:
             for table in ("duly_schedule_index", "duly_schedule_rules", "duly_resources"):

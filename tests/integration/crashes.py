@@ -22,8 +22,8 @@ from duly.stores.port import Store
 KEY = ScheduleKey("crash", "user:ada", "digest")
 BEFORE = Definition(trigger=cron("0 9 * * *", tz="Europe/Berlin"), action="send")
 AFTER = Definition(trigger=cron("30 17 * * *", tz="Asia/Tokyo"), action="send")
-LONG_AGO_MS = 4_000_000_000_000
-"""2096: every row is due by then."""
+FAR_FUTURE_MS = 4_000_000_000_000
+"""In 2096, when every row is due."""
 
 
 def write(definition: Definition) -> ScheduleWrite:
@@ -43,7 +43,7 @@ async def remove(store: Store) -> None:
 
 
 async def claim(store: Store) -> None:
-    await store.claim_due(LONG_AGO_MS, claim_id="crash")
+    await store.claim_due(FAR_FUTURE_MS, claim_id="crash")
 
 
 VERBS: dict[str, Callable[[Store], Awaitable[None]]] = {

@@ -1,4 +1,4 @@
-"""An application in a module, so that child processes can import it; its handlers may kill."""
+"""An application in a module that child processes import; some handlers kill their process."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""An application that operators look at, with secrets where they do not belong."""
+"""An application for tests of operators' tools, with secrets in inputs, errors and notes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ crm = Flow("crm")
 
 @dataclass
 class Person:
-    """What the action is given."""
+    """Input of the action."""
 
     name: str
     user_ssn: str
@@ -33,14 +33,14 @@ class Person:
 
 @crm.action(redact=["ssn"])
 async def greet(person: Person) -> None:
-    """Nothing is run here: the jobs are ended by hand."""
+    """Do nothing: the tests finish the jobs without running them."""
 
 
 app = Duly("memory:", flows=[crm])
 
 
 async def fill(url: str) -> None:
-    """Three hours ago: two schedules, one of which fired and failed; a worker, a queue, a lock."""
+    """Store, with a clock three hours ago, a failed schedule, another one, a queue and a lock."""
     clock = ManualClock(START)
     async with Duly(url, flows=[crm], clock=clock) as office:
         store = office.store

@@ -1,4 +1,4 @@
-"""Two verbs on PostgreSQL whose transactions overlap: what the second makes of the first's end."""
+"""Runs two verbs on PostgreSQL in overlapping transactions: the second waits for the first."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def overlapping(
 def _until_it_waits(store: SqlStore, other: Future[Any]) -> None:
     with store._engine.connect() as connection:
         while not other.done():
-            with connection.begin():  # what others do is looked up once in each transaction
+            with connection.begin():  # pg_stat_activity is read once per transaction
                 if connection.exec_driver_sql(WAITS).scalar():
                     return

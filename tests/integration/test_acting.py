@@ -1,4 +1,4 @@
-"""Acting for somebody is confined: no call reaches jobs, schedules or documents of others."""
+"""`acting_for()` is confined: no call reaches jobs, schedules or documents of other owners."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,7 +41,9 @@ NOTES = ResourceKind("notes", Note)
 @pytest.mark.parametrize("other", OTHERS, ids=str)
 @pytest.mark.parametrize("who", [ADA, ADA_AT_WORK], ids=["alone", "at work"])
 @in_loop
-async def test_nobody_enqueues_as_another(clean_url: str, who: Principal, other: Any) -> None:
+async def test_enqueuing_for_another_scope_is_refused(
+    clean_url: str, who: Principal, other: Any
+) -> None:
     async with Duly(clean_url, flows=[flow_of_work()]) as app:
         with pytest.raises(InvalidInput, match=r"user:ada is acted for .* omit scope="):
             await app.acting_for(who).enqueue("work.echo", 1, scope=other)
@@ -60,7 +62,7 @@ async def test_nobody_enqueues_as_another(clean_url: str, who: Principal, other:
     ],
 )
 @in_loop
-async def test_nobody_enqueues_in_the_workspace_of_another(
+async def test_enqueuing_into_another_workspace_is_refused(
     clean_url: str, who: Principal, other: str
 ) -> None:
     async with Duly(clean_url, flows=[flow_of_work()]) as app:
@@ -72,7 +74,7 @@ async def test_nobody_enqueues_in_the_workspace_of_another(
 
 
 @in_loop
-async def test_own_scope_workspace_and_every_other_option_are_taken(clean_url: str) -> None:
+async def test_own_scope_and_workspace_are_accepted(clean_url: str) -> None:
     async with Duly(clean_url, flows=[flow_of_work()]) as app:
         ada = app.acting_for(ADA_AT_WORK)
         made = [
@@ -95,7 +97,7 @@ async def test_the_system_starts_work_for_others(clean_url: str) -> None:
 
 
 async def foreign_jobs(app: Duly) -> list[JobId]:
-    """Jobs that are not Ada's, one of which counts in the workspace that she works in."""
+    """Enqueue jobs that do not belong to Ada, one of them in the workspace she works in."""
     made: list[Enqueued] = [
         await app.client.enqueue("work.echo", 1, scope=user("bob")),
         await app.client.enqueue("work.echo", 1, scope=user("bob"), workspace="acme"),
@@ -107,7 +109,7 @@ async def foreign_jobs(app: Duly) -> list[JobId]:
 
 
 async def answer(call: Callable[[JobId], Awaitable[object]], job_id: JobId) -> str:
-    """What a call says, less the id."""
+    """Return the message of the error that a call raises, without the id."""
     try:
         return repr(await call(job_id))
     except (NotFound, Conflict) as error:
@@ -117,9 +119,7 @@ async def answer(call: Callable[[JobId], Awaitable[object]], job_id: JobId) -> s
 @pytest.mark.parametrize("who", [ADA, ADA_AT_WORK], ids=["alone", "at work"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["queued", "succeeded"])
 @in_loop
-async def test_jobs_of_others_look_like_unknown_ones(
-    clean_url: str, who: Principal, is_done: bool
-) -> None:
+async def test_jobs_of_others_look_unknown(clean_url: str, who: Principal, is_done: bool) -> None:
     async with Duly(clean_url, flows=[flow_of_work()]) as app:
         others = await foreign_jobs(app)
         if is_done:
@@ -164,7 +164,7 @@ async def test_a_workspace_has_its_own_jobs_and_not_those_of_its_users(clean_url
 
 
 @in_loop
-async def test_handlers_are_confined_alike(clean_url: str) -> None:
+async def test_handlers_are_confined_too(clean_url: str) -> None:
     flow, seen = flow_of_work(), list[object]()
 
     @flow.action

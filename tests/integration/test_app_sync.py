@@ -1,4 +1,4 @@
-"""The application as a whole: from sync code, from threads, while it runs, and inside tests."""
+"""The application used from sync code, from threads, while it runs, and in tests."""
 
 import asyncio
 import gc
@@ -63,7 +63,7 @@ app = Duly(sys.argv[1], flows=[flow])
 app.sync.client.enqueue("work.count", 1)
 child = os.fork()
 if child == 0:
-    signal.alarm(15)  # should it wait for a thread that is not here
+    signal.alarm(15)  # in case it waits for a thread that fork() did not copy
     app.sync.client.enqueue("work.count", 2)
     app.sync.close()
     os._exit(7)
@@ -75,8 +75,8 @@ app.sync.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_begins_anew(any_url: str) -> None:
-    """As under a server that loads an application and then forks."""
+def test_a_forked_process_opens_its_own_store(any_url: str) -> None:
+    """A server such as gunicorn loads the application and then forks."""
     command = [sys.executable, "-c", FORKED, any_url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     jobs = 2 if any_url == "memory:" else 3  # memory is each process's own
@@ -102,7 +102,7 @@ def test_threads_share_one_store(any_url: str) -> None:
 
 
 @in_loop
-async def test_async_code_is_told_to_await() -> None:
+async def test_sync_calls_from_async_code_are_refused() -> None:
     app = Duly("memory:")
     with pytest.raises(InvalidInput, match="await the call itself"):
         app.sync.admin.counts()

@@ -1,4 +1,4 @@
-"""authorize(): asked each time a schedule's job is about to start; nothing starts without it."""
+"""authorize() is called each time a schedule's job is about to start; no job starts without it."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ def noting_flow() -> tuple[Flow, list[str]]:
 
 
 async def fire(app: Duly, clock: ManualClock, **options: Any) -> Schedule:
-    """One schedule of Ada's, an hour later, with its job waiting."""
+    """Create a schedule of Ada's and plan its first job, one hour later."""
     mine = app.acting_for(Principal("ada", "acme")).schedules("mail")
     made = await mine.create("hourly", every(hours=1), action="send", input="ada", **options)
     clock.advance(hours=1)
@@ -84,7 +84,7 @@ def awaited(answer: object, asked: list[Any]) -> Callable[..., Any]:
     ],
 )
 @in_loop
-async def test_the_answer_decides(
+async def test_the_answer_of_authorize_decides(
     clean_url: str, how: Any, answer: object, state: str, ledger_state: str
 ) -> None:
     flow, seen = noting_flow()
@@ -105,7 +105,7 @@ async def test_the_answer_decides(
 
 @in_loop
 async def test_an_authorize_that_raises_fails_the_attempt(clean_url: str) -> None:
-    """And is asked again with the next one: nothing runs unauthorised, nothing is lost."""
+    """The next attempt calls it again: nothing runs unauthorised and no job is lost."""
     flow, seen = noting_flow()
     clock = ManualClock(START)
     answers: list[Any] = [LookupError("the directory is away"), True]
@@ -132,7 +132,7 @@ async def test_an_authorize_that_raises_fails_the_attempt(clean_url: str) -> Non
 
 
 @in_loop
-async def test_jobs_that_were_enqueued_are_not_asked_about(clean_url: str) -> None:
+async def test_authorize_is_not_called_for_enqueued_jobs(clean_url: str) -> None:
     flow, seen = noting_flow()
     asked: list[Any] = []
     app = Duly(clean_url, flows=[flow], authorize=plainly(NO, asked))
@@ -155,14 +155,14 @@ async def test_a_schedule_that_is_gone_cannot_be_authorised(clean_url: str) -> N
             store.after.clear()
             await app.schedules("mail").of(user("ada")).delete("hourly")
 
-        store.after["claim_jobs"] = delete  # it has begun, so deleting does not take it back
+        store.after["claim_jobs"] = delete  # it has started, so deleting does not withdraw it
         await drain(app)
         assert (seen, asked) == ([], [])
         assert (await the_job(app, made)).error == "denied: its schedule was deleted"
 
 
 @in_loop
-async def test_a_worker_asks_too_and_a_slow_answer_times_out(clean_url: str) -> None:
+async def test_a_slow_authorize_times_out_in_a_worker(clean_url: str) -> None:
     flow, seen = noting_flow()
     clock = ManualClock(START)
     app, store = open_app(clean_url, flow, clock=clock)
@@ -173,7 +173,7 @@ async def test_a_worker_asks_too_and_a_slow_answer_times_out(clean_url: str) -> 
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             never.set()
-        return True  # as if nothing had happened
+        return True  # ignores the cancellation
 
     app.config = replace(app.config, authorize=authorize)
     async with app:
@@ -184,4 +184,4 @@ async def test_a_worker_asks_too_and_a_slow_answer_times_out(clean_url: str) -> 
             (ended,) = await store.ended(job.id)
         assert (ended.state, ended.error) == (JobState.DEAD, "timed out after 1 s")
         assert never.is_set()
-        assert seen == [], "whoever swallows the cancelling does not get the handler started"
+        assert seen == [], "swallowing the cancellation does not start the handler"

@@ -1,4 +1,4 @@
-"""Jobs and schedules inside a transaction of the caller's own, with every driver it may have."""
+"""Jobs and schedules written in a transaction of the caller, with every supported driver."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable
@@ -24,14 +24,14 @@ from duly.triggers import once
 from tests.integration.working import in_loop
 
 MANY = 120
-"""Jobs of one call: more than PostgreSQL stores by COPY where it may."""
+"""Jobs of one call: above the size from which PostgreSQL inserts them by COPY if possible."""
 SOON, LATER = timedelta(seconds=30), timedelta(days=2)
-"""Inside the look-ahead, where creating a schedule also makes its first job; and outside."""
+"""Inside the look-ahead, where creating a schedule also makes its first job, and outside it."""
 OWN_TABLE = "CREATE TABLE IF NOT EXISTS orders (id integer PRIMARY KEY)"
 
 
 class Driver(NamedTuple):
-    """A driver, and what the caller holds the transaction by."""
+    """A driver, and the kind of object that holds the caller's transaction."""
 
     name: str
     kind: type[Any]
@@ -68,7 +68,7 @@ def url(driver: Driver, request: pytest.FixtureRequest) -> str:
 
 
 class Caller:
-    """An application with tables of its own beside those of Duly."""
+    """An application with its own table in the database of Duly."""
 
     def __init__(self, driver: Driver, url: str, store: Store) -> None:
         self._driver = driver
@@ -82,7 +82,7 @@ class Caller:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Any]:
-        """A transaction that commits at the end of the block, unless the block raises."""
+        """Open a transaction that commits at the end of the block unless the block raises."""
         kind = self._driver.kind
         async with AsyncExitStack() as stack:
             if self._driver.is_async:
@@ -106,12 +106,12 @@ class Caller:
             return int(found.scalar())
 
     async def order(self, caller: Any, number: int) -> None:
-        """Write a row of the application's own."""
+        """Insert a row into the application's own table."""
         await answered(caller.execute(text(OWN_TABLE)))
         await answered(caller.execute(text(f"INSERT INTO orders VALUES ({number})")))  # noqa: S608
 
     async def write(self, caller: Any) -> None:
-        """A row of the application's own, and everything that may join it."""
+        """Insert a row of the application and everything that can join its transaction."""
         now = datetime.now(UTC)
         await self.order(caller, 1)
         await answered(self.client.enqueue_in(caller, "orders.pay", {"order": 1}, key="k"))
@@ -126,7 +126,7 @@ class Caller:
 
 
 async def answered(answer: Any) -> Any:
-    """What a plain call gave, or what a call on an async transaction gives."""
+    """Return a plain result, or await the result of a call on an async transaction."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -140,7 +140,7 @@ async def calling(driver: Driver, url: str) -> AsyncIterator[Caller]:
 
 
 async def stored(store: Store) -> dict[str, int]:
-    """How many jobs of each action there are."""
+    """Return the number of jobs of each action."""
     jobs = await store.list_jobs(JobFilter(), limit=1_000)
     counts: dict[str, int] = {}
     for job in jobs:
@@ -212,7 +212,7 @@ async def test_a_refusal_leaves_the_transaction_usable(driver: Driver, url: str)
 
 
 async def forget(app: Caller) -> None:
-    """Remove the schedules that an earlier test left in a shared database."""
+    """Delete the schedules that an earlier test left in a shared database."""
     for each in await app.mine.list():
         await app.mine.delete(each.name)
     for job in await app.store.list_jobs(JobFilter(), limit=1_000):

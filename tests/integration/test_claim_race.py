@@ -1,4 +1,4 @@
-"""Many processes claim one backlog: every row exactly once, none lost, none twice."""
+"""Several processes claim one backlog: every row is claimed exactly once."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ ROWS = 20_000
 
 
 def race(url: str, processes: int, limit: int) -> list[list[tuple[str, int]]]:
-    """Start the processes, let them all get ready, and let them run at once."""
+    """Start the processes, wait until all are ready, then let them run at the same time."""
     command = [sys.executable, "-m", "tests.integration.claimers", url, str(NOON_MS), str(limit)]
     running = [
         subprocess.Popen(

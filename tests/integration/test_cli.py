@@ -1,4 +1,4 @@
-"""Operators' commands on real databases: tables, JSON, exit codes, questions, and no secrets."""
+"""Operators' commands on real databases: tables, JSON, exit codes, confirmations, redaction."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ APP = "tests.integration.operated:app"
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A database that is only looked at."""
+    """Return the URL of a filled database that tests only read."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('cli')}/duly.db"
         asyncio.run(fill(url))
@@ -43,7 +43,7 @@ def filled(
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> str:
-    """A database to step in."""
+    """Return the URL of a filled database that the test may change."""
     url = f"sqlite:///{tmp_path}/duly.db"
     asyncio.run(fill(url))
     return url
@@ -219,12 +219,12 @@ def test_queues_workers_locks(filled: str) -> None:
     assert "paused" in told(filled, "queues", "list")
     assert "duly run" in told(filled, "workers")
     assert asked(filled, "workers") == {"workers": []}
-    assert told(filled, "locks", "list") == "no lock is held\n"  # it has run out since
+    assert told(filled, "locks", "list") == "no lock is held\n"  # it has expired
     assert asked(filled, "locks", "list") == {"locks": [], "next": None}
 
 
-def test_health_tells_by_its_exit_code(filled: str) -> None:
-    """Two schedules are due since long ago, and nobody plans them."""
+def test_health_reports_by_exit_code(filled: str) -> None:
+    """Two schedules have been due for hours and no planner runs."""
     result = duly(filled, "health", "--json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)
@@ -258,7 +258,7 @@ def test_no_secret_is_printed(filled: str, form: tuple[str, ...]) -> None:
 
 
 def test_values_are_hidden_without_the_application(filled: str) -> None:
-    """Nobody knows then that `ssn` is a secret, so nothing is taken for harmless."""
+    """Without it the command does not know that `ssn` is a secret, so it hides every value."""
     alone = told(filled, "schedules", "show", DIGEST)
     known = told(filled, "schedules", "show", DIGEST, "--app", APP, "--url", filled)
     assert SSN not in alone + known
@@ -290,7 +290,7 @@ def test_no_database_is_a_usage_error() -> None:
     assert duly("oracle://x", "jobs", "list").exit_code == 2
 
 
-def test_databases_that_do_not_answer(tmp_path: Path) -> None:
+def test_unreachable_and_empty_databases_are_errors(tmp_path: Path) -> None:
     missing = tmp_path / "typo.db"
     result = duly(f"sqlite:///{missing}", "schedules", "list")
     assert (result.exit_code, "duly schema init" in result.stderr) == (3, True)
@@ -306,7 +306,7 @@ def test_databases_that_do_not_answer(tmp_path: Path) -> None:
     assert result.stderr.startswith("error: ")
 
 
-def test_steps_with_schedules(fresh: str) -> None:
+def test_schedules_are_paused_and_resumed(fresh: str) -> None:
     paused = told(fresh, "schedules", "pause", DIGEST, "--note", "repairs", "--by", "ops")
     assert paused == f"{DIGEST} is paused\n"
     assert asked(fresh, "schedules", "show", DIGEST)["schedule"]["note"] == "repairs"
@@ -322,7 +322,7 @@ def test_steps_with_schedules(fresh: str) -> None:
 
 
 def test_run_and_backfill(fresh: str) -> None:
-    """The last twelve hours were planned by nobody; one is asked for in Berlin's words."""
+    """No planner ran in the last twelve hours."""
     now = datetime.now(UTC)
     words = ("--from", (now - timedelta(hours=12)).isoformat(), "--to", now.isoformat())
     kept = duly(fresh, "schedules", "backfill", DIGEST, *words, answer="n\n")
@@ -345,7 +345,7 @@ def test_run_and_backfill(fresh: str) -> None:
     assert duly(fresh, "schedules", "backfill", DIGEST, *early, *here).exit_code == 2
 
 
-def test_deleting_is_asked_about(fresh: str) -> None:
+def test_deleting_asks_for_confirmation(fresh: str) -> None:
     found = schedule_id(fresh)
     for answer in ("n\n", ""):
         kept = duly(fresh, "schedules", "delete", DIGEST, answer=answer)
@@ -357,12 +357,12 @@ def test_deleting_is_asked_about(fresh: str) -> None:
     answer = asked(fresh, "schedules", "why", found, "--at", "2026-03-02T14:00:00Z")
     assert answer["verdict"] == "failed"
     rows = asked(fresh, "occurrences", "list", found)["occurrences"]
-    # The two that ran, and all that had come since.
+    # All rows but the two that ran.
     assert {row["state"] for row in rows[:-2]} == {"missed", "withdrawn"}
     assert told(fresh, "schedules", "delete", "crm/user:ada/weekly", "--yes")
 
 
-def test_steps_with_jobs(fresh: str) -> None:
+def test_jobs_are_retried_cancelled_and_deleted(fresh: str) -> None:
     dead = asked(fresh, "jobs", "list", "--state", "dead")["jobs"][0]["id"]
     assert told(fresh, "jobs", "retry", dead, "--by", "ops") == f"{dead} is queued\n"
     assert asked(fresh, "jobs", "cancel", dead)["job"]["state"] == "cancelled"
@@ -376,7 +376,7 @@ def test_steps_with_jobs(fresh: str) -> None:
     assert asked(fresh, "jobs", "prune", "--yes")["removed"] > 0
 
 
-def test_steps_with_queues_and_locks(fresh: str) -> None:
+def test_queues_are_paused_resumed_and_limited(fresh: str) -> None:
     assert told(fresh, "queues", "resume", "mail") == "queue mail is open\n"
     told(fresh, "queues", "pause", "mail", "--note", "again")
     told(fresh, "queues", "limit", "mail", "--jobs", "3", "--per-workspace", "2")
@@ -423,7 +423,7 @@ async def _lose_a_row(url: str) -> None:
     await store.close()
 
 
-def test_locks_are_released_when_asked_twice(fresh: str) -> None:
+def test_releasing_a_lock_asks_for_confirmation(fresh: str) -> None:
     asyncio.run(_lock(fresh))
     assert [each["name"] for each in asked(fresh, "locks", "list")["locks"]] == ["nightly"]
     assert duly(fresh, "locks", "release", "nightly", answer="n\n").exit_code == 1
@@ -439,8 +439,8 @@ async def _lock(url: str) -> None:
     await store.close()
 
 
-def test_commands_keep_faults_of_the_database_for_those_who_run_it(fresh: str) -> None:
-    """In a process of its own, as a person has it: what is logged goes to standard error."""
+def test_successful_commands_print_no_log_records(fresh: str) -> None:
+    """Runs in a separate process, where log records would go to standard error."""
     duly = Path(sys.executable).with_name("duly")
     command = [str(duly), "schedules", "list", "--url", fresh]
     run = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What a handler reaches from its context, as whom, and what becomes of it."""
+"""The client, schedules and documents of a handler's context, and the principal they act as."""
 
 import asyncio
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ async def run_due(app: Duly) -> None:
 
 @in_loop
 async def test_an_action_makes_a_schedule_of_its_user(clean_url: str) -> None:
-    """It lies in the user's scope, and what it starts runs as that user."""
+    """It belongs to the user's scope, and its jobs run as that user."""
     flow, seen = Flow("mail"), list[Any]()
 
     @flow.action
@@ -86,7 +86,7 @@ async def test_an_action_makes_a_schedule_of_its_user(clean_url: str) -> None:
 
 @in_loop
 async def test_a_user_carries_the_workspace_along(clean_url: str) -> None:
-    """From the call to the schedule, to its job, to what that enqueues."""
+    """Covers the call, the schedule, its job and the jobs that one enqueues."""
     flow, seen = Flow("mail"), list[Principal]()
 
     @flow.action
@@ -119,7 +119,7 @@ async def test_a_user_carries_the_workspace_along(clean_url: str) -> None:
 
 @in_loop
 async def test_an_agent_acts_for_its_user(clean_url: str) -> None:
-    """The schedule is the user's, its job runs as the user, and the record says who asked."""
+    """The user owns the schedule, its job runs as the user, and its events name the agent."""
     flow, seen = Flow("leads"), list[Principal]()
 
     @flow.action
@@ -172,7 +172,7 @@ async def test_what_is_enqueued_belongs_to_the_same_principal(clean_url: str) ->
 
 
 async def ignore(value: object) -> None:
-    """An action that takes anything and does nothing."""
+    """Return an action that takes anything and does nothing."""
 
 
 @in_loop
@@ -205,7 +205,7 @@ async def test_a_sync_handler_has_the_same_calls(clean_url: str) -> None:
 
 
 @in_loop
-async def test_an_async_handler_is_told_to_await(clean_url: str) -> None:
+async def test_sync_calls_from_an_async_handler_are_refused(clean_url: str) -> None:
     flow = Flow("work")
 
     @flow.action
@@ -229,7 +229,9 @@ async def test_an_async_handler_is_told_to_await(clean_url: str) -> None:
     ],
 )
 @in_loop
-async def test_nobody_is_taken_for_somebody_else(scope: Scope, reached: str, words: str) -> None:
+async def test_a_missing_user_or_workspace_is_refused(
+    scope: Scope, reached: str, words: str
+) -> None:
     flow = Flow("work")
 
     @flow.action

@@ -1,4 +1,4 @@
-"""A process killed at every step of a verb leaves definition and index row together."""
+"""A process killed at any step of a verb leaves a definition together with its index row."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from tests.integration import crashes
 from tests.property.derived_rows import check_derived_rows
 
 ROOT = Path(__file__).parent.parent.parent
-MOST_STEPS = 40
+STEPS_MAX = 40
 
 
 class Victims:
-    """Forks a process per command and kills it where told."""
+    """Runs each command in a forked process that is killed at a given step."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -72,7 +72,7 @@ async def _look(store: Store) -> tuple[Schedule | None, list[str], IndexHealth]:
 
 
 async def _state(url: str) -> str:
-    """Which of the legal states the database is in; anything else fails."""
+    """Return which of the legal states the database is in; fail on any other."""
     store = open_store(url)
     schedule, triggers, health = await _look(store)
     check_derived_rows(store)
@@ -83,7 +83,7 @@ async def _state(url: str) -> str:
         return "absent"
     assert len(triggers) == 1, "a schedule without its row"
     after = schedule.definition.trigger == crashes.AFTER.trigger
-    assert ("30 17" in triggers[0]) is after, "row and schedule say different things"
+    assert ("30 17" in triggers[0]) is after, "the row and its schedule disagree"
     return "after" if after else "before"
 
 
@@ -99,7 +99,7 @@ def test_killed_writer_leaves_all_or_nothing(
     victims: Victims, url: str, verb: str, begins: str, ends: str
 ) -> None:
     seen = set()
-    for step in range(MOST_STEPS):
+    for step in range(STEPS_MAX):
         asyncio.run(_reset(url, with_schedule=begins == "before"))
         answer = victims.run(url, verb, step)
         state = asyncio.run(_state(url))
@@ -110,21 +110,21 @@ def test_killed_writer_leaves_all_or_nothing(
         assert answer == "killed"
         assert state == begins, f"step {step} of {verb} left a half-written state"
     else:
-        pytest.fail(f"{verb} takes more than {MOST_STEPS} steps")
+        pytest.fail(f"{verb} takes more than {STEPS_MAX} steps")
     assert seen == {begins, ends}
     assert step > 3, "the verb was killed at too few steps to prove anything"
 
 
 async def _claim_again(url: str) -> list[Claimed]:
     store = open_store(url)
-    claimed = await store.claim_due(crashes.LONG_AGO_MS)
+    claimed = await store.claim_due(crashes.FAR_FUTURE_MS)
     check_derived_rows(store)
     await store.close()
     return claimed
 
 
 def test_killed_claimer_leaves_rows_due(victims: Victims, url: str) -> None:
-    for step in range(MOST_STEPS):
+    for step in range(STEPS_MAX):
         asyncio.run(_reset(url, with_schedule=True))
         answer = victims.run(url, "claim", step)
         left = asyncio.run(_claim_again(url))
@@ -134,5 +134,5 @@ def test_killed_claimer_leaves_rows_due(victims: Victims, url: str) -> None:
         assert answer == "killed"
         assert len(left) == 1, f"step {step} lost or doubled the occurrence"
     else:
-        pytest.fail(f"a claim takes more than {MOST_STEPS} steps")
+        pytest.fail(f"a claim takes more than {STEPS_MAX} steps")
     assert step > 2

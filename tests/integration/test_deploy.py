@@ -1,4 +1,4 @@
-"""What is deployed: rules, dashboards, units and manifests name only what the product has."""
+"""Files in deploy/: alerts, dashboard, unit, image and manifests use only what the product has."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SETTINGS = set(re.findall(r'"(DULY_[A-Z_]+)"', (ROOT / "src/duly/settings.py").r
 
 @cache
 def answers() -> dict[str, httpx.Response]:
-    """What a running application answers to machines."""
+    """Return the responses of a running application to probes and the metrics scraper."""
 
     async def ask() -> dict[str, httpx.Response]:
         flow = Flow("crm")
@@ -72,7 +72,7 @@ def answers() -> dict[str, httpx.Response]:
             transport=transport, base_url="http://duly", headers=headers
         ) as client:
             paths = ("/metrics", "/healthz", "/readyz", "/readyz?only=store")
-            # The first answer begins the count of the index, the second has it.
+            # The first request starts the count of the index; the second one reports it.
             await client.get("/metrics")
             return {path: await client.get(path) for path in paths}
 
@@ -81,7 +81,7 @@ def answers() -> dict[str, httpx.Response]:
 
 @cache
 def exposed() -> dict[str, set[str]]:
-    """Names of samples, and the labels each of them has."""
+    """Return the names of exposed samples with their labels."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(answers()["/metrics"].text):
         for sample in family.samples:
@@ -90,7 +90,7 @@ def exposed() -> dict[str, set[str]]:
 
 
 def check_expression(text: str) -> None:
-    """Every metric and every label of an expression exists."""
+    """Check that every metric and label of an expression exists."""
     used = re.findall(r"\b(duly_\w+)(?:\{([^}]*)\})?", text)
     assert used, text
     for name, selector in used:
@@ -101,17 +101,17 @@ def check_expression(text: str) -> None:
 
 
 def leaf(words: list[str]) -> click.Context:
-    """The command that words call, with its options read; a mistake is raised."""
+    """Return the context of the command that `words` call; raise on unknown words."""
     command: click.Command = main
     while isinstance(command, click.Group):
         command = command.commands[words[0]]
         words = words[1:]
-    # A command keeps the help option of its first context: it must be the one that users get.
+    # Click caches the help option of the first context, so use the settings of the real command.
     return command.make_context(command.name, list(words), **main.context_settings)
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_is_about_what_is_exposed(rule: dict[str, Any]) -> None:
+def test_alert_expressions_use_exposed_metrics(rule: dict[str, Any]) -> None:
     check_expression(rule["expr"])
     assert rule["expr"].count("(") == rule["expr"].count(")")
     assert rule["labels"]["severity"] in ("warning", "critical")
@@ -122,7 +122,7 @@ def test_an_alert_is_about_what_is_exposed(rule: dict[str, Any]) -> None:
         leaf([*words, *arguments])
 
 
-def test_alerts_are_for_everything_that_was_asked_for() -> None:
+def test_required_alerts_exist() -> None:
     names = {rule["alert"].removeprefix("Duly") for rule in ALERTS}
     assert len(names) == len(ALERTS)
     assert names >= {
@@ -132,7 +132,7 @@ def test_alerts_are_for_everything_that_was_asked_for() -> None:
 
 
 def test_alerts_are_the_documented_ones() -> None:
-    """Name, expression, how long, and how grave: in the same order."""
+    """Compares name, expression, duration and severity, in order."""
     text = (ROOT / "docs/operating/alerts.md").read_text()
     told = re.findall(r"^\| \[(Duly\w+)\]\(#[^)]+\) \| `(.+)` \| (\w*) ?\| (\w+) \|$", text, re.M)
     assert told == [
@@ -142,7 +142,7 @@ def test_alerts_are_the_documented_ones() -> None:
 
 
 @pytest.mark.extended
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         missing_tool("no promtool to check expressions: apt-get install prometheus")
@@ -150,13 +150,13 @@ def test_prometheus_takes_the_rules() -> None:
 
 
 @pytest.mark.planted("deploy")
-def test_an_unknown_metric_or_label_would_be_noticed() -> None:
+def test_an_unknown_metric_or_label_is_refused() -> None:
     for wrong in ("duly_planed_total", 'duly_jobs{status="dead"}', "sum by (flow) (duly_up)"):
         with pytest.raises(AssertionError):
             check_expression(wrong)
 
 
-def test_panels_are_about_what_is_exposed() -> None:
+def test_panels_use_exposed_metrics() -> None:
     places: set[tuple[int, int]] = set()
     for panel in BOARD["panels"]:
         for target in panel["targets"]:
@@ -213,7 +213,7 @@ def test_the_unit_is_hardened_and_drains() -> None:
     assert connection_limit(Settings(), descriptors) == MAX_DEFAULT_CONNECTIONS
 
 
-def test_descriptors_that_the_page_names_make_the_connections_it_names() -> None:
+def test_documented_descriptors_give_the_documented_connections() -> None:
     text = " ".join((ROOT / "docs/operating/deploy.md").read_text().split())
     (told,) = re.findall(
         r"So ([\d,]+) descriptors make ([\d,]+) connections, and ([\d,]+) the most, ([\d,]+)", text
@@ -226,7 +226,7 @@ def test_descriptors_that_the_page_names_make_the_connections_it_names() -> None
 
 
 @pytest.mark.extended
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     verify = shutil.which("systemd-analyze")
     if verify is None:
         missing_tool("no systemd-analyze to check the unit: apt-get install systemd")
@@ -237,9 +237,9 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_image_runs_as_nobody_and_is_asked_how_it_is() -> None:
+def test_the_image_runs_unprivileged_with_a_health_check() -> None:
     for base in re.findall(r"^FROM (\S+)", IMAGE, re.MULTILINE):
-        assert re.fullmatch(r"[a-z]+:[\w.-]+", base), "the plain name of an image"
+        assert re.fullmatch(r"[a-z]+:[\w.-]+", base), "not a plain image name"
         assert not base.endswith(":latest")
     (who,) = re.findall(r"^USER (\d+)$", IMAGE, re.MULTILINE)
     assert int(who) >= 1_000
@@ -267,7 +267,7 @@ def test_a_container_that_runs_another_command_answers_its_health_check() -> Non
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
-def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
+def test_a_workload_uses_existing_commands_and_settings(workload: dict[str, Any]) -> None:
     pod = workload["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     asked = leaf(container["args"]).params
@@ -277,7 +277,7 @@ def test_a_workload_calls_what_exists(workload: dict[str, Any]) -> None:
         assert variable["name"] in SETTINGS
         if "value" in variable:
             assert Settings.from_environment({variable["name"]: variable["value"]}) != Settings()
-            assert variable["name"] in PLAIN, "no secret in the file"
+            assert variable["name"] in PLAIN, "a secret is written in the file"
         else:
             assert variable["valueFrom"]["secretKeyRef"]["name"] == "duly"
     if workload["kind"] == "Job":
@@ -310,9 +310,9 @@ def test_every_workload_may_be_disrupted_one_at_a_time() -> None:
             assert each["spec"]["selector"]["matchLabels"] == labels.pop(name)
         elif each["kind"] == "Service":
             assert each["spec"]["selector"] in labels.values()
-    assert labels == {}, "a deployment without a budget"
+    assert labels == {}, "a deployment has no disruption budget"
 
 
-def test_being_ready_can_be_about_the_store_alone() -> None:
+def test_readiness_can_be_limited_to_the_store() -> None:
     assert set(answers()["/readyz"].json()["checks"]) == {"store", "silent_index", "missed_runs"}
     assert set(answers()["/readyz?only=store"].json()["checks"]) == {"store"}

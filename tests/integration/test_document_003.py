@@ -1,4 +1,4 @@
-"""What the document about many planners asks for and no other test holds, on real databases."""
+"""Requirements of the document on many planners that no other test covers, on real databases."""
 
 import asyncio
 import re
@@ -44,14 +44,14 @@ AHEAD_MS = 120_000
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of each kind, with nothing in it."""
+    """Return the URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/work.db"
     return str(request.getfixturevalue("postgres_url"))
 
 
 def engine_of(url: str) -> Engine:
-    """A way to the tables that is not the store's."""
+    """Return an engine for the tables that is independent of the store."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite"
     made = parsed if is_file else parsed.set(drivername="postgresql+psycopg")
@@ -59,12 +59,12 @@ def engine_of(url: str) -> Engine:
 
 
 def opened(url: str, clock: ManualClock) -> SqlStore:
-    """A store that plans nothing by writing."""
+    """Open a store whose writes plan nothing."""
     return cast(SqlStore, open_store(url, clock=clock, planning=PlanSettings(look_ahead_ms=0)))
 
 
 async def put(store: Store, triggers: list[Trigger]) -> None:
-    """Schedules, each of a workspace of its own."""
+    """Store schedules, each in a different workspace."""
     writes = [
         ScheduleWrite(
             ScheduleKey("work", f"workspace:{number}", "digest"),
@@ -78,7 +78,7 @@ async def put(store: Store, triggers: list[Trigger]) -> None:
 
 
 async def run_due(store: Store) -> list[LeasedJob]:
-    """Claim and end what is due; gives it."""
+    """Claim and finish all due jobs; return them."""
     ran: list[LeasedJob] = []
     while jobs := (await store.claim_jobs(ClaimRequest(worker=WORKER, limit=500))).jobs:
         await store.finish([decide(job, Succeeded()) for job in jobs])
@@ -87,7 +87,7 @@ async def run_due(store: Store) -> list[LeasedJob]:
 
 
 def statements_of(store: SqlStore) -> list[tuple[str, Any]]:
-    """What a store says to its database from now on."""
+    """Return a list that records every statement the store executes from now on."""
     said: list[tuple[str, Any]] = []
 
     def note(_c: object, _k: object, statement: str, parameters: Any, *_: object) -> None:
@@ -113,7 +113,7 @@ def test_ten_thousand_workspaces_run_their_schedules(tmp_path: Path) -> None:
 
 
 def test_planner_examines_what_is_due(postgres_url: str) -> None:
-    """40 of 10,000."""
+    """40 of 10,000 rows are due."""
     asyncio.run(fill(postgres_url, 40, DAILY, waiting=MANY - 40))
 
     async def check() -> str:
@@ -138,7 +138,7 @@ def test_planner_examines_what_is_due(postgres_url: str) -> None:
 
 
 def test_claim_reads_no_schedule(any_url: str) -> None:
-    """What a job needs to run was written into it when it was planned."""
+    """Planning writes into the job everything that it needs to run."""
 
     async def check() -> list[str]:
         clock = ManualClock(START)
@@ -157,8 +157,8 @@ def test_claim_reads_no_schedule(any_url: str) -> None:
     assert not [each for each in said if "duly_schedule" in each or "duly_resources" in each]
 
 
-def test_keys_hold_whoever_the_owner_is(any_url: str) -> None:
-    """No part of a key may be null, for two nulls differ; the system has a name."""
+def test_key_columns_are_not_nullable(any_url: str) -> None:
+    """No column of a key is nullable, since two nulls compare as different."""
     asyncio.run(open_store(any_url).close())
     keys = {
         "occurrences": ["schedule_id", "nominal_ms"],
@@ -172,7 +172,7 @@ def test_keys_hold_whoever_the_owner_is(any_url: str) -> None:
 
 
 def test_tables(any_url: str) -> None:
-    """Attempts are events of their jobs; what recurs has its definition, rule and row."""
+    """Attempts are job events; a schedule has a definition, a rule and a row."""
     asyncio.run(open_store(any_url).close())
     found = set(inspect(engine_of(any_url)).get_table_names())
     wanted = "schema jobs job_events workers locks resources schedule_rules schedule_index"
@@ -225,8 +225,8 @@ async def test_planner_does_one_round_at_a_time() -> None:
 
 
 @in_loop
-async def test_workers_add_up(emptied_url: str) -> None:
-    """Two workers of one slot run two jobs side by side, each with its own way to the store."""
+async def test_two_workers_run_jobs_concurrently(emptied_url: str) -> None:
+    """Two workers with one slot each run two jobs concurrently, each with its own store."""
     begun, go = asyncio.Semaphore(0), asyncio.Event()
     flow = Flow("work")
 
@@ -248,7 +248,7 @@ async def test_workers_add_up(emptied_url: str) -> None:
 
 
 @in_loop
-async def test_schedules_cost_no_timers() -> None:
+async def test_schedules_need_no_tasks() -> None:
     """A running application has no task for each of its schedules."""
     app, store = open_app("memory:", Flow("work"), look_ahead_s=0)
     tasks = []
@@ -269,7 +269,7 @@ def test_database_is_the_only_coordinator() -> None:
 
 
 def test_no_lock_outlives_its_transaction(emptied_url: str) -> None:
-    """A pooler may give the next transaction another connection."""
+    """Behind a pooler, the next transaction may use another connection."""
 
     async def check() -> list[str]:
         clock = ManualClock(START)

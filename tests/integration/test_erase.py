@@ -1,4 +1,4 @@
-"""Erasing an owner: afterwards no table has its name or its secrets, and the rest is as it was."""
+"""Erasing an owner removes its name and secrets from every table and leaves the rest unchanged."""
 
 import asyncio
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def dump(url: str) -> Table:
-    """Every row of every table as text."""
+    """Return every row of every table as text."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite"
     engine = create_engine(parsed if is_file else parsed.set(drivername="postgresql+psycopg"))
@@ -58,7 +58,7 @@ def dump(url: str) -> Table:
 
 
 def naming(found: Table, *words: str) -> dict[str, int]:
-    """How many rows of each table have one of the words."""
+    """Return how many rows of each table contain one of the words."""
     counts = {
         name: sum(any(word in row for word in words) for row in rows)
         for name, rows in found.items()
@@ -67,7 +67,7 @@ def naming(found: Table, *words: str) -> dict[str, int]:
 
 
 async def fill(store: Store, clock: ManualClock, scope: Scope, secret: str) -> None:
-    """Rows in every table that has any of owners, each with the owner's name or the secret."""
+    """Write rows to every table that refers to owners, each with the owner's name or the secret."""
     who, text = scope.id, str(scope)
     for name in ("daily", "gone"):
         key = ScheduleKey("mail", text, f"{name}-{who}")
@@ -90,7 +90,7 @@ async def fill(store: Store, clock: ManualClock, scope: Scope, secret: str) -> N
 
 
 async def work(app: Duly, scope: Scope, secret: str) -> None:
-    """Jobs that died, that wait and that were cancelled, with keys; tokens were leased for them."""
+    """Leave dead, waiting and cancelled jobs with keys, and tokens that were leased for them."""
     for key in ("one", "two", "three"):
         await app.client.enqueue(
             "mail.send", {"to": secret}, scope=scope, key=f"{key}-{secret}", queue=f"q-{key}"
@@ -137,7 +137,7 @@ async def test_nothing_is_left_of_an_owner(url: str) -> None:
 
 
 @in_loop
-async def test_running_jobs_need_a_second_time(url: str) -> None:
+async def test_running_jobs_are_erased_by_a_second_call(url: str) -> None:
     app = Duly(url, flows=[Flow("mail")], clock=ManualClock(START))
     async with app:
         await app.client.enqueue("mail.send", {"to": SECRET}, scope=user("ada-77"))

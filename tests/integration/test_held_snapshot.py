@@ -1,4 +1,4 @@
-"""Claims on PostgreSQL skip what has passed, and miss nothing that was entered meanwhile."""
+"""Claims on PostgreSQL skip ranges of dead entries and find every entry added meanwhile."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ PASSED = 20_000
 OLD_MS = 1_700_000_000_000
 LINE = "duly_job_line"
 
-# Entries as jobs leave them that were queued and claimed, without the jobs.
+# Line entries like those of jobs that were queued and then claimed, without the jobs.
 ENTER = """
     INSERT INTO duly_job_line (queue, place, id, workspace, action, run_at_ms)
     SELECT 'default', %(from)s + i, 'passed_' || i, '', 'a.b', 0
@@ -35,7 +35,7 @@ LEAVE = "DELETE FROM duly_job_line WHERE id LIKE 'passed%'"
 
 
 class Line:
-    """A store, and whoever else writes to its database."""
+    """A store, and other writers to its database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -60,14 +60,14 @@ class Line:
         return wanted, self.store._gaps._kept[wanted]
 
     def count(self, limit: int = 10) -> Blocks:
-        """Claim, and count the blocks that it reads of the line."""
+        """Claim, and return the blocks of the line that the claim read."""
         blocks = Blocks(LINE)
         with blocks.counting():
             self.claim(limit)
         return blocks
 
     def count_all(self) -> Blocks:
-        """Claim, and count the blocks that it reads of all tables."""
+        """Claim, and return the blocks of all tables that the claim read."""
         blocks = Blocks()
         with blocks.counting():
             self.claim()
@@ -75,7 +75,7 @@ class Line:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Give a transaction of somebody else, open until the block ends."""
+        """Open a transaction of another session until the block ends."""
         engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
         with engine.begin() as connection:
             yield connection
@@ -101,7 +101,7 @@ def line(emptied_url: str) -> Iterator[Line]:
 
 @pytest.fixture
 def held(line: Line) -> Iterator[None]:
-    """A reader that keeps the server from removing anything."""
+    """Hold a snapshot, so that vacuum removes no dead rows."""
     with psycopg.connect(line.url) as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("SELECT count(*) FROM duly_jobs")
@@ -110,7 +110,7 @@ def held(line: Line) -> Iterator[None]:
 
 @pytest.fixture
 def writing(line: Line) -> Iterator[None]:
-    """Transactions of others that have numbers, so that searches ask for their entries too."""
+    """Hold open other transactions with ids, so that searches also look for their entries."""
     with ExitStack() as writers:
         for _ in range(3):
             writer = writers.enter_context(psycopg.connect(line.url))
@@ -119,7 +119,7 @@ def writing(line: Line) -> Iterator[None]:
 
 
 def check_late_commit(line: Line) -> None:
-    """A lower place is entered, stays uncommitted for two claims, and is claimed then."""
+    """Check that an entry in front, uncommitted for three claims, is claimed after its commit."""
     line.add("job_0")
     with line.transaction() as connection:
         line.store.insert_jobs_in(connection, [job("job_low", run_at_ms=OLD_MS)])
@@ -157,7 +157,7 @@ def test_an_entry_of_a_savepoint_is_claimed(line: Line) -> None:
 
 
 def check_undone_claim(line: Line) -> None:
-    """A claim is rolled back while others search; its jobs are claimed again."""
+    """Check that jobs of a claim rolled back during other searches are claimed again."""
     line.add("job_0", "job_1")
     engine = create_engine(line.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
@@ -188,7 +188,7 @@ def test_searching_past_locks_is_caught(line: Line, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_own_claim_that_is_rolled_back_leaves_nothing_behind(line: Line) -> None:
-    """Not even where it searched again after it had rescued a job."""
+    """Also if the claim searched a second time after rescuing a job."""
     line.add("job_0", "job_1")
     assert line.claim(1, lease_ms=1) == ["job_0"]
 
@@ -266,7 +266,7 @@ def test_a_retried_job_is_claimed_at_its_new_time(line: Line) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_claims_do_not_walk_over_what_has_passed(line: Line) -> None:
+def test_claims_skip_dead_entries(line: Line) -> None:
     line.add(*[f"job_{number:03}" for number in range(100)])
     line.claim()
     before = line.count()
@@ -279,7 +279,7 @@ def test_claims_do_not_walk_over_what_has_passed(line: Line) -> None:
 
 @pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("is_analysed", [False, True])
-def test_urgent_claims_do_not_walk_over_what_has_passed(line: Line, is_analysed: bool) -> None:
+def test_urgent_claims_skip_dead_entries(line: Line, is_analysed: bool) -> None:
     line.add(*[f"job_{number:03}" for number in range(100)])
     line.claim()
     before = line.count()
@@ -295,7 +295,7 @@ def test_urgent_claims_do_not_walk_over_what_has_passed(line: Line, is_analysed:
 
 
 @pytest.mark.usefixtures("held")
-def test_an_unwanted_job_does_not_make_claims_walk(line: Line) -> None:
+def test_a_job_of_another_action_does_not_make_claims_scan(line: Line) -> None:
     line.run(
         line.store.insert_jobs([NewJob(id=JobId("job_x"), action="no.body", run_at_ms=OLD_MS - 1)])
     )
@@ -321,7 +321,7 @@ def later(name: str, ms: int = 4_000_000_000_000) -> NewJob:
 
 
 def test_a_waiting_job_of_an_open_transaction_is_promoted_after_its_commit(line: Line) -> None:
-    """Others come and go meanwhile, so that searches have passed its run time."""
+    """Meanwhile searches have passed its run time."""
     line.run(line.store.insert_jobs([later("job_far")]))
     now_ms = line.run(line.store.now_ms())
     with line.transaction() as connection:
@@ -333,7 +333,7 @@ def test_a_waiting_job_of_an_open_transaction_is_promoted_after_its_commit(line:
 
 
 def check_retry(line: Line) -> None:
-    """A job waits again while searches have passed everything before the far future."""
+    """Check that a retried job is claimed although searches have passed its new run time."""
     line.run(line.store.insert_jobs([later("job_far"), job("job_0")]))
     (taken,) = line.take()
     assert line.claim() == []
@@ -347,7 +347,7 @@ def test_a_job_that_waits_again_is_promoted(line: Line) -> None:
 
 
 @pytest.mark.planted("gaps")
-def test_a_job_that_waits_again_unseen_is_caught(
+def test_missing_a_job_that_waits_again_is_caught(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = jobs._end_statement
@@ -361,7 +361,7 @@ def test_a_job_that_waits_again_unseen_is_caught(
 
 
 def test_a_shorter_lease_than_those_before_is_rescued(line: Line) -> None:
-    """Its mark lies before all that searches have found."""
+    """Its mark sorts before everything that searches have found so far."""
     line.add("job_0", "job_1")
     assert line.claim(1, lease_ms=3_600_000) == ["job_0"]
     assert line.claim(1, lease_ms=1) == ["job_1"]
@@ -373,9 +373,7 @@ def test_a_shorter_lease_than_those_before_is_rescued(line: Line) -> None:
 
 @pytest.mark.usefixtures("held", "writing")
 @pytest.mark.parametrize("maintenance", [None, "ANALYZE", "VACUUM ANALYZE"])
-def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(
-    line: Line, maintenance: str | None
-) -> None:
+def test_claims_skip_dead_promotions_and_leases(line: Line, maintenance: str | None) -> None:
     line.add(*[f"job_{number:03}" for number in range(100)])
     line.run(line.store.insert_jobs([later("job_far")]))
     line.claim()
@@ -406,8 +404,8 @@ def test_claims_do_not_walk_over_promoted_jobs_and_old_leases(
 
 
 @pytest.mark.usefixtures("held")
-def test_keepers_do_not_walk_over_marks_of_ended_jobs(line: Line) -> None:
-    """Each look is bounded, and the next one goes on where it ended."""
+def test_keepers_skip_marks_of_ended_jobs(line: Line) -> None:
+    """Each look is bounded, and the next one continues where it stopped."""
     line.add("job_0")
     line.claim(lease_ms=3_600_000)
 
@@ -433,15 +431,15 @@ def test_keepers_do_not_walk_over_marks_of_ended_jobs(line: Line) -> None:
     assert look() <= (lease_end_ms, 2 * before)
 
 
-def test_nothing_is_remembered_of_another_server(line: Line) -> None:
-    """A promoted standby may not have the deletions that the old primary had."""
+def test_gaps_of_another_server_are_not_used(line: Line) -> None:
+    """A promoted standby may lack deletions of the old primary."""
     line.add("job_0")
     line.claim()
     wanted, kept = line.known()
     everything = ranges.Gaps(kept.gaps.snapshot, ())
     line.add("job_1")
     with psycopg.connect(line.url) as connection:
-        # As if it had been there.
+        # Make the entry look as if it had always been there.
         connection.execute("ALTER TABLE duly_job_line DISABLE TRIGGER USER")
         connection.execute("UPDATE duly_job_line SET entered = 0")
         connection.execute("ALTER TABLE duly_job_line ENABLE TRIGGER USER")
@@ -449,7 +447,7 @@ def test_nothing_is_remembered_of_another_server(line: Line) -> None:
     assert line.claim() == ["job_1"]
 
 
-def test_nothing_is_remembered_of_a_later_state(line: Line) -> None:
+def test_gaps_of_a_later_snapshot_are_not_used(line: Line) -> None:
     line.add("job_0")
     line.claim()
     wanted, kept = line.known()
@@ -459,7 +457,7 @@ def test_nothing_is_remembered_of_a_later_state(line: Line) -> None:
     assert line.claim() == ["job_1"]
 
 
-def test_nothing_is_remembered_for_long(line: Line) -> None:
+def test_remembered_gaps_expire(line: Line) -> None:
     line.claim()
     wanted, kept = line.known()
     begun_ms = kept.begun_ms - search.MAX_AGE_MS - 1
@@ -468,7 +466,7 @@ def test_nothing_is_remembered_for_long(line: Line) -> None:
     assert wanted not in line.store._gaps._kept
 
 
-def test_a_broken_connection_makes_the_store_forget(line: Line) -> None:
+def test_a_broken_connection_clears_the_gaps(line: Line) -> None:
     line.claim()
     with psycopg.connect(line.url, autocommit=True) as connection:
         connection.execute(

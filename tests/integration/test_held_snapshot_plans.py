@@ -1,4 +1,4 @@
-"""Planning on PostgreSQL skips the times that rows have left, and misses no row that moved."""
+"""Planning on PostgreSQL skips ranges that rows have left and finds every row that moved."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ TABLE = "duly_schedule_index"
 LOOK_AHEAD_MS = 60_000
 MOVES = 200
 
-# Rows move on as planning moves them, without the occurrences.
+# Advance rows as planning does, without writing occurrences.
 MOVE = """
     UPDATE duly_schedule_index SET run_at_ms = run_at_ms + 1000
     WHERE flow = 'bulk'
@@ -40,7 +40,7 @@ MOVE = """
 
 
 class Planned:
-    """A store with an index, and whoever else writes to its database."""
+    """A store with an index, and other writers to its database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -74,7 +74,7 @@ def planned(postgres_url: str) -> Iterator[Planned]:
 
 @pytest.fixture
 def two(planned: Planned) -> tuple[IndexRow, IndexRow]:
-    """Two rows, one due at noon and one an hour later; the first was claimed."""
+    """Store two rows, one due at noon and one an hour later, and claim the first."""
     first, second = rows(2, HOURLY)
     second = replace(second, nominal_ms=NOON_MS + HOUR_MS, run_at_ms=NOON_MS + HOUR_MS)
     planned.put(first, second)
@@ -84,7 +84,7 @@ def two(planned: Planned) -> tuple[IndexRow, IndexRow]:
 
 
 def check_earlier_time(planned: Planned, second: IndexRow) -> None:
-    """A row is set to a time that the search has passed."""
+    """Check that a row set back to a time that searches have passed is claimed."""
     early = replace(second, trigger=trigger_text(cron("30 * * * *")), run_at_ms=NOON_MS - HOUR_MS)
     planned.put(replace(early, nominal_ms=NOON_MS - HOUR_MS))
     assert planned.claim(NOON_MS) == ["sch_00000001"]
@@ -97,7 +97,7 @@ def test_a_row_that_is_set_back_is_claimed(
 
 
 @pytest.mark.planted("gaps")
-def test_a_row_that_moves_without_saying_so_is_caught(
+def test_a_row_that_moves_without_a_new_entry_is_caught(
     planned: Planned, two: tuple[IndexRow, IndexRow]
 ) -> None:
     with psycopg.connect(planned.url) as connection:
@@ -153,9 +153,7 @@ def plan(planned: Planned) -> Blocks:
 
 
 @pytest.mark.parametrize("is_analysed", [False, True])
-def test_planning_does_not_walk_over_times_that_rows_have_left(
-    planned: Planned, is_analysed: bool
-) -> None:
+def test_planning_skips_times_that_rows_have_left(planned: Planned, is_analysed: bool) -> None:
     writes = [
         ScheduleWrite(
             ScheduleKey(FLOW, f"user:{number}", "digest"),
@@ -169,7 +167,7 @@ def test_planning_does_not_walk_over_times_that_rows_have_left(
         reader, mover, *writers = (
             stack.enter_context(psycopg.connect(planned.url)) for _ in range(5)
         )
-        for writer in writers:  # searches ask for the entries of running transactions
+        for writer in writers:  # searches look for rows of running transactions
             writer.execute("SELECT pg_current_xact_id()")
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("SELECT count(*) FROM duly_schedule_index")
@@ -187,6 +185,6 @@ def test_planning_does_not_walk_over_times_that_rows_have_left(
 
 
 def test_gaps_of_a_flow_have_whole_times() -> None:
-    """Rows of one time are not told apart: a gap ends before the first, or behind the last."""
+    """A gap ends before or after all rows of one time, never between them."""
     found = ranges.Found(ranges.Snapshot(5, ()), [], [ranges.Key(NOON_MS, "")])
     assert ranges.Gaps().after(found, is_stepping=False).first == NOON_MS

@@ -1,8 +1,8 @@
-"""Random operations, ten thousand: the index holds exactly the schedules that have a next time.
+"""Ten thousand random operations: the index holds exactly the schedules that have a next time.
 
-The memory store is the model; the relational stores do the same operations on the same clock and
-must agree with it after every batch, and with themselves (health) at the end. A server is asked
-over a network, so that it takes a part of them; `make test-deep` lets it take all.
+The memory store is the model; the relational stores run the same operations with the same clock
+and must agree with it after every batch, and report a healthy index at the end. PostgreSQL is
+accessed over a network, so it runs only part of them; `make test-deep` runs all.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ def random_trigger(chance: random.Random) -> Trigger:
             weekly({"mon": "09:00", "thu": ["08:30", "17:00"]}, tz=zone),
             weekly({}, tz=zone),  # never: a schedule without a row
             every(minutes=chance.randrange(1, 500)),
-            # A write refuses a time in the past, so these stay ahead of the clock.
+            # A write refuses a time in the past, so these lie ahead of the clock.
             once(datetime(chance.randrange(2030, 2042), 3, 5, tzinfo=UTC)),
         ]
     )
 
 
 class Operations:
-    """The same random operations for every store."""
+    """A seeded sequence of random operations, the same for every store."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._serial = 0
 
     def batch(self, known: dict[ScheduleKey, Schedule]) -> list[ScheduleWrite | ScheduleKey]:
-        """Writes, and keys to delete; each key at most once, so that order cannot matter."""
+        """Return writes and keys to delete, each key at most once, so that order is irrelevant."""
         keys = self._chance.sample(KEYS, BATCH)
         return [self._one(key, known.get(key)) for key in keys]
 
@@ -74,14 +74,14 @@ class Operations:
         old = schedule.definition
         if chance < 0.75:  # pause or resume
             changed = Definition(old.trigger, old.action, enabled=not old.enabled)
-        else:  # an edit that is not about time
+        else:  # an edit that keeps the trigger
             policies = Policies(priority=self._chance.randrange(10))
             changed = Definition(old.trigger, old.action, enabled=old.enabled, policies=policies)
         return ScheduleWrite(key, new_id, changed)
 
 
 async def apply(store: Store, batch: list[ScheduleWrite | ScheduleKey]) -> list[object]:
-    """Do a batch; gives the answers."""
+    """Apply a batch and return the answers."""
     writes = [each for each in batch if isinstance(each, ScheduleWrite)]
     written = await store.put_schedules(writes)
     gone = [each for each in batch if isinstance(each, ScheduleKey)]
@@ -123,7 +123,7 @@ async def check(url: str, count: int = OPERATIONS) -> None:
 
 
 def test_refusals_are_values() -> None:
-    """The model itself refuses by value, so that comparing answers compares refusals too."""
+    """The model returns refusals as values, so comparing answers compares refusals too."""
     assert isinstance(asyncio.run(MemoryStore().delete_schedule(KEYS[0])), Refused)
 
 

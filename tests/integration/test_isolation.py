@@ -1,4 +1,4 @@
-"""Suspects run in child processes: what kills one of them is charged to exactly that job."""
+"""Suspect jobs run in child processes, so a crash is charged to exactly the job that caused it."""
 
 import asyncio
 import os
@@ -75,9 +75,7 @@ async def made(app: Duly) -> list[JobId]:
     ("action", "how"), [("kill", "killed by SIGKILL"), ("leave", "exit status 3")]
 )
 @in_loop
-async def test_what_kills_its_child_is_dead_and_nothing_else_is(
-    app: Duly, action: str, how: str
-) -> None:
+async def test_only_the_job_that_kills_its_child_dies(app: Duly, action: str, how: str) -> None:
     async with app:
         store = watched(app)
         poison = await suspects(app, f"work.{action}", 2)
@@ -90,7 +88,7 @@ async def test_what_kills_its_child_is_dead_and_nothing_else_is(
 
 
 @in_loop
-async def test_children_are_used_again(app: Duly) -> None:
+async def test_children_are_reused(app: Duly) -> None:
     async with app:
         store = watched(app)
         ids = await suspects(app, "work.second", 10)

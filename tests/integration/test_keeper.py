@@ -1,4 +1,4 @@
-"""The keeper: rescue, promotion, retention, silent workers; bounded, and through outages."""
+"""The keeper: rescue, promotion, retention and silent workers; bounded rounds, and outages."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @in_loop
-async def test_one_round_keeps_everything(any_url: str) -> None:
+async def test_one_round_does_all_upkeep(any_url: str) -> None:
     clock = ManualClock(START)
     app, store = open_app(any_url, Flow("work"), clock=clock)
     options = KeeperOptions(retention=Retention(cancelled_ms=30_000), silent_worker_s=40)
@@ -63,7 +63,7 @@ async def test_ended_jobs_are_looked_for_less_often() -> None:
 
 
 @in_loop
-async def test_the_audit_is_kept_for_over_a_year() -> None:
+async def test_the_audit_log_is_kept_for_over_a_year() -> None:
     clock = ManualClock(START)
     async with Duly("memory:", clock=clock) as app:
         await app.admin.monitoring.record(AuditEntry("ada", "queue.pause", "queue:mail"))
@@ -131,7 +131,7 @@ async def test_no_step_starves_the_others() -> None:
 
 
 @in_loop
-async def test_an_outage_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_keeper_survives_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     app, store = open_app("memory:", Flow("work"))
     store.fail("next_lease_end", 2)
     async with app:

@@ -1,4 +1,4 @@
-"""When a keeper wakes: at the next lease end, and seldom where leases are renewed in time."""
+"""When a keeper wakes: at the next lease end, and rarely while leases are renewed in time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,11 +20,11 @@ from tests.integration.working import Watched, enqueue, in_loop, open_app, worki
 DEAD = WorkerId("worker_dead")
 START = datetime(2026, 3, 1, tzinfo=UTC)
 LATEST_MS = int((SOONEST_S + SPREAD_S) * 1000)
-"""How long after the end of a lease a keeper wakes, at most."""
+"""The longest time between the end of a lease and the wake-up of a keeper."""
 
 
 class Handlers:
-    """`work.hold` returns when it is told to, `work.linger` after so many seconds."""
+    """`work.hold` waits for an event, `work.linger` for a number of seconds."""
 
     def __init__(self) -> None:
         self.flow = Flow("work")
@@ -51,7 +51,7 @@ async def keeping(app: Duly, period_s: float) -> AsyncIterator[None]:
 
 
 def in_virtual_time(act: Callable[[Duly, Watched, Handlers], Awaitable[None]]) -> None:
-    """Run it with an application on a loop whose time is a number."""
+    """Run a test with an application on an event loop with virtual time."""
     loop = VirtualLoop()
 
     async def run() -> None:
@@ -64,13 +64,13 @@ def in_virtual_time(act: Callable[[Duly, Watched, Handlers], Awaitable[None]]) -
 
 
 async def let_pass(seconds: float) -> None:
-    """Let virtual time pass: the loop jumps."""
+    """Advance virtual time; the loop jumps ahead."""
     await asyncio.sleep(seconds)
 
 
 @pytest.mark.parametrize("lease_s", [1.5, 9.0, 29.0])
 def test_jobs_of_a_dead_worker_are_rescued_while_others_are_busy(lease_s: float) -> None:
-    """No worker claims, so only the keeper looks, long before its period is over."""
+    """No worker claims, so only the keeper can find them, and it does so within its period."""
 
     async def act(app: Duly, store: Watched, handlers: Handlers) -> None:
         await enqueue(app, "work.hold", [None] * 20)
@@ -91,8 +91,8 @@ def test_jobs_of_a_dead_worker_are_rescued_while_others_are_busy(lease_s: float)
     in_virtual_time(act)
 
 
-def test_leases_that_are_renewed_seldom_wake_a_keeper() -> None:
-    """Whatever the number of workers and jobs: a lease has two thirds left, or more."""
+def test_renewed_leases_rarely_wake_a_keeper() -> None:
+    """Holds for any number of workers and jobs, as each lease has at least two thirds left."""
     minutes, lease_s = 2, 6.0
 
     async def act(app: Duly, store: Watched, handlers: Handlers) -> None:
@@ -123,7 +123,7 @@ def test_an_idle_keeper_looks_once_in_a_period() -> None:
 
 
 def test_a_lease_that_cannot_be_released_does_not_keep_a_keeper_busy() -> None:
-    """Somebody else may have locked it."""
+    """Another transaction may have locked it."""
 
     async def act(app: Duly, store: Watched, _: Handlers) -> None:
         await enqueue(app, "work.hold", [None])
@@ -141,7 +141,7 @@ def test_a_lease_that_cannot_be_released_does_not_keep_a_keeper_busy() -> None:
 
 
 @in_loop
-async def test_every_store_tells_when_to_wake(any_url: str) -> None:
+async def test_every_store_knows_the_next_lease_end(any_url: str) -> None:
     handlers = Handlers()
     app, store = open_app(any_url, handlers.flow)
     async with app:

@@ -1,4 +1,4 @@
-"""Claims of several flows beside another claim that holds the first rows of each."""
+"""Claims of several flows while another claim holds the first rows of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCK = text(
 )
 
 
-def test_claim_takes_the_rows_behind_those_that_others_hold(postgres_url: str) -> None:
+def test_claim_takes_the_rows_after_locked_ones(postgres_url: str) -> None:
     async def check() -> list[str]:
         store = cast(SqlStore, open_store(postgres_url))
         few = [
@@ -43,7 +43,7 @@ def test_claim_takes_the_rows_behind_those_that_others_hold(postgres_url: str) -
     assert asyncio.run(check()) == ours
 
 
-def test_claim_goes_on_where_a_whole_flow_is_held(postgres_url: str) -> None:
+def test_claim_continues_when_a_whole_flow_is_locked(postgres_url: str) -> None:
     async def check() -> list[str]:
         store = cast(SqlStore, open_store(postgres_url))
         few = [

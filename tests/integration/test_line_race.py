@@ -1,4 +1,4 @@
-"""A claim that has a job's place in line, and somebody who has its row: one gives way."""
+"""A claim locks a job's line entry while another transaction holds the row of the job."""
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,10 +43,8 @@ def until_it_waits(connection: psycopg.Connection, claims: "Future[Claims]") -> 
 
 @pytest.mark.timeout(WAIT_LIMIT_S * 2)
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.QUEUED])
-def test_a_claim_takes_what_is_queued_when_its_row_is_free(
-    postgres_url: str, state: JobState
-) -> None:
-    """The row is locked, a claim takes the place in line, then the row's fate is told."""
+def test_a_claim_takes_a_job_only_if_still_queued(postgres_url: str, state: JobState) -> None:
+    """The row is locked, a claim takes the line entry and waits, then the row is updated."""
     asyncio.run(insert(postgres_url))
     with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres_url) as holder:
         holder.execute("SELECT id FROM duly_jobs WHERE id = %s FOR UPDATE", [JOB])

@@ -1,4 +1,4 @@
-"""Log lines that operators build on: an event, ids and counts, one line for each thing."""
+"""Log records that operators rely on: one record per event, with ids and counts."""
 
 import asyncio
 import io
@@ -26,7 +26,7 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 class Lines(logging.Handler):
-    """Every record of Duly, as the JSON it is written in; can be waited for."""
+    """A handler that keeps Duly's records as parsed JSON and can be waited on."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -53,7 +53,7 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """What is logged from now on."""
+    """Return a handler that records what is logged from now on."""
     logger, made = logging.getLogger("duly"), Lines()
     before = logger.level
     logger.addHandler(made)
@@ -76,7 +76,7 @@ def an_app(clock: ManualClock | None = None) -> Duly:
 
 
 @in_loop
-async def test_a_schedule_that_is_created_is_told_once(lines: Lines) -> None:
+async def test_a_created_schedule_is_logged_once(lines: Lines) -> None:
     async with an_app() as app:
         mine = app.schedules("mail").of(user("ada"), by="agent:7", workspace="acme")
         made = await mine.create("digest", every(minutes=5), action="send", input="hunter22")
@@ -113,7 +113,7 @@ async def test_a_schedule_that_is_created_is_told_once(lines: Lines) -> None:
 
 
 @in_loop
-async def test_a_planner_tells_its_counts_where_there_are_any(lines: Lines) -> None:
+async def test_a_planner_logs_nonzero_counts(lines: Lines) -> None:
     clock = ManualClock(START)
     async with an_app(clock) as app:
         planner = app.planner()
@@ -131,7 +131,7 @@ async def test_a_planner_tells_its_counts_where_there_are_any(lines: Lines) -> N
 
 
 @in_loop
-async def test_an_attempt_tells_how_late_it_began_and_how_it_ended(lines: Lines) -> None:
+async def test_an_attempt_is_logged_with_lateness_and_outcome(lines: Lines) -> None:
     clock = ManualClock(START)
     app = an_app(clock)
     async with app:
@@ -156,7 +156,7 @@ async def test_an_attempt_tells_how_late_it_began_and_how_it_ended(lines: Lines)
         assert (line["outcome"], line["action"]) == (outcome, "mail.send")
         assert line["schedule_id"].startswith("sch_")
         assert line["nominal_at"] == (START + timedelta(minutes=5)).isoformat()
-        # The clock stands still at two seconds after the time, less what the handler took.
+        # The clock stands two seconds after the run time, less what the handler took.
         assert 2_000 - line["duration_ms"] <= line["latency_ms"] <= 2_000
 
 
@@ -165,7 +165,7 @@ HOSTILE = "no\n2026-03-02 12:00:00,000 ERROR forged\r\x1b[2J\x9b31m\u202e\u2028\
 
 @pytest.mark.parametrize("form", [TextLines, JsonLines])
 def test_an_error_text_forges_no_record(form: type[TextLines]) -> None:
-    """Written to a stream as in production: an error that holds lines and escape sequences."""
+    """The error text contains newlines and escape sequences; it is logged as in production."""
     written = io.BytesIO()
     stream = io.TextIOWrapper(written, encoding="utf-8", newline="")
     handler = logging.StreamHandler(stream)
@@ -198,7 +198,7 @@ def test_the_page_names_every_event() -> None:
     assert sorted(told) == sorted(events)
 
 
-def test_lines_are_json_and_lose_what_looks_like_a_secret() -> None:
+def test_lines_are_json_with_secrets_redacted() -> None:
     text = io.StringIO()
     logger = logging.getLogger("duly.sample")
     for form in (JsonLines(), TextLines()):

@@ -1,4 +1,4 @@
-"""Opening a store: what is refused, and how it says so."""
+"""Opening a store: what is refused, and the error messages."""
 
 import asyncio
 import sqlite3
@@ -51,14 +51,14 @@ def test_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
         open_store("postgresql://localhost/app")
 
 
-def test_unreachable_server_is_tried_then_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_server_is_retried_then_named(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(BackendUnavailable, match="refused") as caught:
         open_store("postgresql://nobody@127.0.0.1:1/none", connect_attempts=2)
     assert caught.value.is_unreachable
     assert [record.getMessage()[:20] for record in caplog.records] == ["database unreachable"]
 
 
-def test_file_that_is_no_database_is_named_at_once(
+def test_file_that_is_not_a_database_is_named_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "notes.db"
@@ -75,8 +75,8 @@ def test_missing_folder_is_named_at_once(tmp_path: Path, caplog: pytest.LogCaptu
     assert "trying again" not in caplog.text
 
 
-def test_file_that_may_not_be_written_is_named(tmp_path: Path) -> None:
-    """Asked of the error itself: a test that runs as root may write everything."""
+def test_file_without_write_permission_is_named(tmp_path: Path) -> None:
+    """Raises the driver's error directly, since tests that run as root can write every file."""
     url = f"sqlite:///{tmp_path}/x.db"
     with sqlite3.connect(tmp_path / "x.db") as connection:
         connection.execute("CREATE TABLE x (y)")
@@ -153,7 +153,7 @@ class TestJoiningATransaction:
         asyncio.run(store.close())
 
     @pytest.mark.parametrize("held", ["an engine", 42, None])
-    def test_what_cannot_hold_one_is_named(self, tmp_path: Path, held: object) -> None:
+    def test_objects_without_a_transaction_are_named(self, tmp_path: Path, held: object) -> None:
         store = open_store(f"sqlite:///{tmp_path}/x.db")
         with pytest.raises(InvalidInput, match=f"a {type(held).__name__} cannot hold"):
             store.put_schedules_in(held, [WRITE])
@@ -228,7 +228,7 @@ class TestCheckpoints:
         assert max(sizes[10:]) < 1_500_000, sizes
 
     def test_waits_for_the_write_lock(self, tmp_path: Path) -> None:
-        """A checkpoint never runs beside a writer: with the lock taken, it does not run at all."""
+        """A checkpoint never runs beside a writer; while the write lock is held it does not run."""
         store = open_store(f"sqlite:///{tmp_path}/x.db", busy_timeout_ms=1)
         assert isinstance(store, SqlStore)
         writer = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
@@ -242,7 +242,7 @@ class TestCheckpoints:
 
 
 def test_claim_ids_of_two_namespaces_do_not_meet(postgres_url: str) -> None:
-    """One application holds the lock of a claim id; the other, with the same id, does not wait."""
+    """One application holds the lock of a claim id; another with the same id does not wait."""
     stores = [open_store(postgres_url, namespace=name) for name in ("billing", "crm")]
     billing, crm = (cast(SqlStore, store) for store in stores)
     with billing._engine.begin() as connection:

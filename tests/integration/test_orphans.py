@@ -1,4 +1,4 @@
-"""Rows whose schedules were removed behind Duly's back: reconcile() removes these alone."""
+"""Rows whose schedules were deleted by hand: reconcile() removes only these."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Verbs that meet on PostgreSQL: whoever waited goes on from what the other left."""
+"""Concurrent verbs on PostgreSQL: the one that waited continues from the other's result."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def store(postgres_url: str, clock: ManualClock) -> Iterator[SqlStore]:
 
 
 def minute(number: int) -> int:
-    """A nominal time of the schedule."""
+    """Return a nominal time of the schedule."""
     return START_MS + number * MINUTE_MS
 
 
-def test_the_next_in_line_has_its_turn_where_the_first_was_just_cancelled(store: SqlStore) -> None:
+def test_the_next_in_line_runs_when_the_first_is_cancelled(store: SqlStore) -> None:
     async def begin() -> LeasedJob:
         await put(store, a_write(definition=a_definition(MINUTELY)))
         await store.backfill(Backfill(ID, minute(-3), minute(0), 10))
@@ -83,7 +83,7 @@ def test_the_next_in_line_has_its_turn_where_the_first_was_just_cancelled(store:
 
 
 async def parts(store: SqlStore) -> list[tuple[int, int, str]]:
-    """The ledger: first and last minute of each row, and its state."""
+    """Return the rows of the ledger: first and last minute, and state."""
     found = await store.list_occurrences(ID)
     return [
         (
@@ -96,7 +96,7 @@ async def parts(store: SqlStore) -> list[tuple[int, int, str]]:
 
 
 async def an_outage(store: SqlStore, clock: ManualClock) -> None:
-    """A schedule of which minutes 2 to 20 came, and nobody planned them."""
+    """Store a schedule whose minutes 2 to 20 have passed without a planner."""
     policies = Policies(misfire=Misfire("skip"), overlap="allow", grace_ms=0)
     await put(store, a_write(definition=a_definition(FROM_TWO, policies=policies)))
     clock.advance(minutes=20, seconds=30)
@@ -142,14 +142,14 @@ def test_a_planner_leaves_out_what_is_being_backfilled(
 def test_a_run_of_times_is_neither_dropped_nor_written_over(
     store: SqlStore, clock: ManualClock
 ) -> None:
-    """Whoever held no lock is told: the verb is run again."""
+    """A verb without the lock loses the race and is run again."""
 
     def entries(first: int, last: int, state: OccurrenceState = MISSED) -> list[ledger.Entry]:
         count = last - first + 1
         made = PlannedOccurrence(ID, minute(first), minute(last), count, minute(first), state, None)
         return [ledger.entry_of(made, a_key(), START_MS)]
 
-    # Its times are free, but a single one would leave the others in no row.
+    # Its times are free, but using a single one would leave the others without a row.
     store._in_transaction(ledger.write, entries(2, 9, OccurrenceState.WITHDRAWN))
     assert store._in_transaction(ledger.write, entries(2, 2)) == {(ID, minute(2))}
     store._in_transaction(ledger.write, entries(12, 12))
@@ -166,7 +166,7 @@ STORED = "SELECT state, COUNT(*) FROM duly_jobs GROUP BY state"
     ("move", "target", "marked"),
     [(jobs.delete_job, "deleted", [("deleted", 1)]), (jobs.retry_job, "queued", [])],
 )
-def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
+def test_a_job_that_ends_during_a_request_is_marked_once(
     store: SqlStore,
     move: Callable[[Tx, JobId], Job | JobRefused],
     target: str,
@@ -190,9 +190,7 @@ def test_a_job_that_ends_while_it_is_asked_for_is_marked_once(
 
 
 @pytest.mark.parametrize(("scope", "answer"), [("user:ada", "full"), ("user:bob", None)])
-def test_two_who_create_at_once_keep_to_the_limit(
-    store: SqlStore, scope: str, answer: str | None
-) -> None:
+def test_concurrent_creates_keep_the_limit(store: SqlStore, scope: str, answer: str | None) -> None:
     one = Limits(schedules=1)
 
     def create(db: Db, name: str, scope: str) -> ScheduleWritten | Refused:

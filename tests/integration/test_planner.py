@@ -1,4 +1,4 @@
-"""The planner: schedules become jobs and run, once each; it drains, wakes in time, and lasts."""
+"""The planner: makes each job once, drains what is due, wakes in time and survives outages."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ A_MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def url(any_url: str) -> str:
-    """Every backend in turn, without the schedules of another test."""
+    """Return the URL of each backend in turn, without schedules of other tests."""
     if any_url.startswith("postgresql"):
         with psycopg.connect(any_url) as connection:
             for table in ("duly_schedule_index", "duly_schedule_rules", "duly_resources"):
@@ -53,7 +53,7 @@ def url(any_url: str) -> str:
 
 
 def noting_flow() -> tuple[Flow, list[Any]]:
-    """A flow whose one action notes its input."""
+    """Return a flow with one action that records its input, and the record."""
     flow, seen = Flow("work"), []
 
     @flow.action(name="note")
@@ -201,14 +201,14 @@ def test_the_command_runs_the_roles_it_is_given(
     assert (result.exit_code, asked) == (0, [roles]), result.output
 
 
-def test_roles_that_nobody_knows_are_refused() -> None:
+def test_unknown_roles_are_refused() -> None:
     result = CliRunner().invoke(main, ["run", "planned_app:app", "--roles", "planer"])
     assert (result.exit_code, "'planer'; known: planner" in result.output) == (2, True)
 
 
 @in_loop
 async def test_flows_of_others_are_left_alone() -> None:
-    """Their definitions may be elsewhere, or known to a newer release only."""
+    """Their definitions may be in another application, or in a newer release only."""
     flow, _ = noting_flow()
     app = Duly("memory:", flows=[flow], clock=ManualClock(START))
     async with app:
@@ -283,7 +283,7 @@ async def test_the_look_ahead_is_in_seconds() -> None:
 
 
 class Answering:
-    """A store whose every step of planning is answered by a function of its number."""
+    """A store that answers each planning step by a function of the step's number."""
 
     capabilities = Capabilities(
         joins_transaction=False, many_processes=False, has_clock=False, notifies=False
@@ -304,7 +304,7 @@ class Answering:
 
 
 @in_loop
-async def test_a_round_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_round_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = Answering(lambda _: PlanReport(rows=7, planned=7))
     monkeypatch.setattr(planner_module, "_ROUND_S", 0.0)
     report = await Planner(store, PlannerOptions(limit=7)).run_once()
@@ -331,12 +331,12 @@ async def test_stopping_ends_a_round_after_its_step() -> None:
         (60_000, 1.0),
         (1_250, 0.75),
         (1_001, 0.501),
-        # Held by another planner, or waiting for a newer one: asking again at once is no use.
+        # Held by another planner, or of a newer release: retrying at once would not help.
         (1_000, 1.0),
         (-5_000, 1.0),
     ],
 )
-def test_it_waits_for_the_next_row_and_never_longer_than_its_period(
+def test_it_waits_for_the_next_row_at_most_its_period(
     due_in_ms: int | None, pause_s: float
 ) -> None:
     async def pause() -> float:
@@ -350,7 +350,7 @@ def test_it_waits_for_the_next_row_and_never_longer_than_its_period(
 
 @in_loop
 async def test_it_wakes_when_a_row_is_due() -> None:
-    """With a period of an hour, only the row's own time can have woken it."""
+    """With a period of an hour, only the time of the row can have woken it."""
     flow, _ = noting_flow()
     app, store = open_app("memory:", flow, look_ahead_s=0)
     async with app:
@@ -380,7 +380,7 @@ async def test_it_looks_again_after_its_period() -> None:
 
 
 @in_loop
-async def test_a_planner_waits_an_outage_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_planner_survives_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     app, store = open_app("memory:", Flow("work"))
     store.fail("plan_occurrences", 2)
     async with app:
@@ -393,7 +393,7 @@ async def test_a_planner_waits_an_outage_out(caplog: pytest.LogCaptureFixture) -
 
 
 @in_loop
-async def test_rows_set_apart_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_quarantined_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     store: Any = Answering(lambda _: PlanReport(rows=2, quarantined=2))
     with caplog.at_level(logging.WARNING):
         await Planner(store).run_once()
@@ -413,8 +413,8 @@ async def test_a_planner_stops_while_it_waits() -> None:
 
 
 @in_loop
-async def test_what_is_stored_inside_the_look_ahead_is_never_late() -> None:
-    """No planner runs: the write itself makes the job."""
+async def test_schedules_written_inside_the_look_ahead_are_on_time() -> None:
+    """No planner runs; the write itself makes the job."""
     flow, _ = noting_flow()
     app = Duly("memory:", flows=[flow], clock=ManualClock(START))
     async with app:

@@ -1,4 +1,4 @@
-"""What an end means for its schedule: an interval that was asked for, a pause after failures."""
+"""Post-run actions on the schedule: a requested interval is set, failures pause the schedule."""
 
 import asyncio
 import logging
@@ -54,10 +54,8 @@ async def next_at(app: Duly) -> datetime:
     ("asked_s", "given_s"), [(1_800, 1_800), (1, 60), (1e6, 3_600), (120.5, 120.5)]
 )
 @in_loop
-async def test_an_interval_that_was_asked_for_is_set(
-    clean_url: str, asked_s: float, given_s: float
-) -> None:
-    """Within the bounds, counted from the nominal time, and on record."""
+async def test_a_requested_interval_is_set(clean_url: str, asked_s: float, given_s: float) -> None:
+    """It is clamped to the bounds, counted from the nominal time, and recorded as an event."""
     answers: list[Any] = []
     clock = ManualClock(START)
     app = Duly(clean_url, flows=[asking_flow(asked_s, answers)], clock=clock, look_ahead_s=0)
@@ -78,7 +76,7 @@ async def test_an_interval_that_was_asked_for_is_set(
 
 
 @in_loop
-async def test_asking_for_what_is_changes_nothing(clean_url: str) -> None:
+async def test_requesting_the_current_interval_changes_nothing(clean_url: str) -> None:
     clock = ManualClock(START)
     app = Duly(clean_url, flows=[asking_flow(600, [])], clock=clock)
     async with app:
@@ -114,7 +112,9 @@ async def test_only_a_success_sets_it(clean_url: str) -> None:
     ],
 )
 @in_loop
-async def test_who_may_not_ask_is_told(trigger: Any, bounds: Any, words: str) -> None:
+async def test_a_request_without_bounds_or_interval_is_refused(
+    trigger: Any, bounds: Any, words: str
+) -> None:
     clock = ManualClock(START)
     app = Duly("memory:", flows=[asking_flow(60, [])], clock=clock)
     async with app:
@@ -131,7 +131,7 @@ async def test_who_may_not_ask_is_told(trigger: Any, bounds: Any, words: str) ->
 
 @in_loop
 async def test_an_edit_meanwhile_is_not_lost(clean_url: str) -> None:
-    """The interval is set on what the schedule says then, not on what it said before."""
+    """The interval is set on the current definition, not on the one read before the edit."""
     clock = ManualClock(START)
     app, store = open_app(clean_url, asking_flow(1_800, []), clock=clock)
     async with app:
@@ -154,7 +154,7 @@ async def test_an_edit_meanwhile_is_not_lost(clean_url: str) -> None:
 
 
 def failing_flow(failures: set[int]) -> Flow:
-    """A flow whose n-th run fails."""
+    """Return a flow whose runs with the given numbers fail."""
     flow, runs = Flow("poll"), iter(range(1_000))
 
     @flow.action(retry=RetryPolicy(attempts=1))
@@ -194,7 +194,7 @@ async def test_failures_in_a_row_pause_a_schedule(
 
 
 @in_loop
-async def test_a_worker_does_the_same_and_tries_until_it_is_stored(clean_url: str) -> None:
+async def test_a_worker_retries_post_run_actions(clean_url: str) -> None:
     clock = ManualClock(START)
     app, store = open_app(clean_url, failing_flow({0, 1, 2}), clock=clock)
     refusals = [True, True]
@@ -221,7 +221,7 @@ async def test_a_worker_does_the_same_and_tries_until_it_is_stored(clean_url: st
 
 
 @in_loop
-async def test_a_worker_that_stops_sets_what_was_asked_for(clean_url: str) -> None:
+async def test_a_stopping_worker_sets_the_requested_interval(clean_url: str) -> None:
     clock = ManualClock(START)
     app, store = open_app(clean_url, asking_flow(1_800, []), clock=clock)
     async with app:
@@ -238,7 +238,7 @@ async def test_a_worker_that_stops_sets_what_was_asked_for(clean_url: str) -> No
 
             refusals = asyncio.Semaphore(0)
             store.before["put_schedules"] = refuse
-            for _ in range(3):  # so that the next try by itself is some time off
+            for _ in range(3):  # backs off, so the stop comes before the next retry
                 await refusals.acquire()
         found = await mine.get("feed")
         assert found is not None
@@ -249,7 +249,7 @@ async def test_a_worker_that_stops_sets_what_was_asked_for(clean_url: str) -> No
 @pytest.mark.parametrize("word", ["refused", "lost"])
 @in_loop
 async def test_a_late_holder_sets_nothing(word: str) -> None:
-    """Who holds a job after that decides about its schedule too."""
+    """Only the current holder of a job acts on its schedule."""
     clock = ManualClock(START)
     app = Duly("memory:", flows=[asking_flow(1_800, [])], clock=clock)
     async with app:

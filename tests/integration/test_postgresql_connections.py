@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that hang, turn read-only or grow old: calls fail, and then recover."""
+"""Connections to PostgreSQL that hang, turn read-only or grow old: calls fail, later ones work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POLL_S = 0.05
 
 @pytest.fixture
 def proxy(postgres_url: str) -> Iterator[Proxy]:
-    """A proxy in front of the test server; a test that hangs on it fails."""
+    """Run a proxy in front of the test server; a test that hangs on it fails."""
     with Proxy(make_url(postgres_url).port or 0) as started:
         hangs = threading.Event()
 
@@ -67,12 +67,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def run_statement(db: Db, statement: str) -> list[Any]:
-    """A verb of one statement."""
+    """Run one statement as a verb."""
     return list(db.run(statement).scalars())
 
 
 def set_read_only(url: str, *, is_on: bool) -> None:
-    """Let sessions that are opened from now on be read-only, or writable."""
+    """Make sessions opened from now on read-only or writable."""
     change = "SET default_transaction_read_only = on" if is_on else "RESET ALL"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
@@ -93,14 +93,14 @@ class TestSilence:
             with pytest.raises(BackendUnavailable, match="no answer for 1 s") as caught:
                 await store.now_ms()
             assert caught.value.is_unreachable
-            # The other connections of the pool hang too, and none of them is tried.
+            # The other connections of the pool hang too; none of them is used again.
             for _ in range(6):
                 await store.now_ms()
             await store.close()
 
         asyncio.run(check())
 
-    def test_threads_are_free_again(self, postgres_url: str, proxy: Proxy) -> None:
+    def test_threads_of_frozen_connections_are_freed(self, postgres_url: str, proxy: Proxy) -> None:
         store = opened(proxy.url(postgres_url), deadline_s=1, connections=2)
 
         async def check() -> None:
@@ -141,7 +141,7 @@ class TestSilence:
         async def check() -> None:
             with pytest.raises(BackendUnavailable):
                 await frozen._run(lock_and_freeze)
-            # The server does not know that its client has gone; it ends the session all the same.
+            # The server does not know that the client hangs, but its timeouts end the session.
             assert await direct._run(run_statement, "SELECT 1 FROM {p}schema {lock}") == [1]
             await frozen.close()
             await direct.close()
@@ -152,14 +152,14 @@ class TestSilence:
         store = opened(postgres_url, deadline_s=2)
         with pytest.raises(BackendUnavailable, match="statement timeout") as caught:
             asyncio.run(store._run(run_statement, "SELECT pg_sleep(60)"))
-        assert not caught.value.is_unreachable, "the connection is good, and is kept"
+        assert not caught.value.is_unreachable, "the connection is healthy and stays in the pool"
         asyncio.run(store.close())
 
     def test_upkeep_has_its_own_deadline(self, postgres_url: str, proxy: Proxy) -> None:
         store = opened(proxy.url(postgres_url), deadline_s=1, connections=1)
         slow = "SELECT 7 FROM pg_sleep(1.5)"
         assert asyncio.run(store._run_upkeep(run_statement, slow)) == [7]
-        # The same connection has its usual deadline again, at the server and here.
+        # The connection has its usual deadline again, on the server and on the client.
         with pytest.raises(BackendUnavailable, match="statement timeout"):
             asyncio.run(store._run(run_statement, slow))
         proxy.freeze()
@@ -168,7 +168,7 @@ class TestSilence:
         asyncio.run(store.close())
 
     def test_an_answer_that_arrives_in_parts_is_not_cut_off(self, postgres_url: str) -> None:
-        # As behind a pooler: the server has no limit of its own, which would end the statement.
+        # As behind a pooler: the server has no statement timeout that would end the statement.
         store = opened(postgres_url, deadline_s=1, prepared_statements=False)
         slow = "SELECT repeat('x', 20000) FROM generate_series(1, 10) "
         slow += "WHERE pg_sleep(0.2) IS NOT NULL"
@@ -193,7 +193,7 @@ class TestSilence:
         assert asyncio.run(store._run(freeze_and_copy))
         asyncio.run(store.close())
 
-    def test_a_start_takes_no_lock_where_the_schema_is_current(self, postgres_url: str) -> None:
+    def test_a_start_takes_no_lock_if_the_schema_is_current(self, postgres_url: str) -> None:
         first = opened(postgres_url)
         with first._engine.begin() as connection:
             first._dialect.guard_schema(connection, first._tables)
@@ -203,7 +203,7 @@ class TestSilence:
     def test_the_lock_of_a_vanished_starter_is_released(
         self, postgres_url: str, proxy: Proxy
     ) -> None:
-        """A migration has no deadline, but a transaction that does nothing has."""
+        """A migration has no deadline, but an idle transaction has."""
         vanished = opened(proxy.url(postgres_url), deadline_s=1)
         has_locked = threading.Event()
 
@@ -245,7 +245,7 @@ class TestSilence:
             starter.start()
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
             waiting += "datname = current_database() AND clock_timestamp() - query_start > '2s'"
-            until(lambda: watch.execute(waiting).fetchone() == (1,), "it has waited for long")
+            until(lambda: watch.execute(waiting).fetchone() == (1,), "the starter waits")
         starter.join(LIMIT_S)
         assert found
         for store in (first, *found):
@@ -269,7 +269,7 @@ class TestReadOnly:
             await asyncio.gather(*(store.now_ms() for _ in range(5)))
             set_read_only(postgres_url, is_on=False)
             with pytest.raises(BackendUnavailable, match="read-only"):
-                await store.check_writable()  # on a session that is older than the change
+                await store.check_writable()  # on a session from before the change
             for _ in range(6):
                 await store.check_writable()
             assert len(await store.insert_jobs(many)) == 500
@@ -296,8 +296,8 @@ class TestReadOnly:
         with pytest.raises(BackendUnavailable, match="session is read-only"):
             open_store(postgres_url, connect_attempts=1)
 
-    def test_probes_and_metrics_tell(self, postgres_url: str) -> None:
-        """Sessions that can only read make the process unready, until they can write again."""
+    def test_probes_and_metrics_report_read_only_sessions(self, postgres_url: str) -> None:
+        """While sessions are read-only the process is not ready."""
         asyncio.run(open_store(postgres_url).close())
         url = f"{postgres_url}?target_session_attrs=any"
         app = Duly(url, skip_schema_init=True)
@@ -340,7 +340,7 @@ async def becomes(read: Callable[[], Awaitable[object]], wanted: object) -> None
 class TestListening:
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Ask after a moment of silence, so that the tests need not wait."""
+        """Check idle connections after a short silence, so that the tests are fast."""
         for name in ("_CHECK_S", "_TICK_S", "_RETRY_S"):
             monkeypatch.setattr(notices, name, 0.1)
 
@@ -373,7 +373,7 @@ def test_old_connections_are_replaced(postgres_url: str) -> None:
     asyncio.run(store.close())
 
 
-def test_limits_of_an_administrator_stay(postgres_url: str) -> None:
+def test_timeouts_set_by_an_administrator_stay(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         name = sql.Identifier(database_of(postgres_url))
         connection.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '7s'").format(name))
@@ -433,7 +433,7 @@ def test_odd_deadlines_are_refused(name: str, seconds: float) -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    """A primary and its synchronous standby."""
+    """Run a primary and its synchronous standby."""
     binaries = find_binaries()
     if binaries is None:
         missing_tool(NO_SERVER)
@@ -442,7 +442,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.mark.extended
-def test_of_several_hosts_the_writable_one_is_found(pair: Pair) -> None:
+def test_the_writable_one_of_several_hosts_is_used(pair: Pair) -> None:
     name = database_of(pair.primary.create())
     hosts = "&".join(f"host=127.0.0.1:{server.port}" for server in (pair.standby, pair.primary))
     store = opened(f"postgresql://duly@/{name}?{hosts}")
@@ -456,12 +456,12 @@ def test_of_several_hosts_the_writable_one_is_found(pair: Pair) -> None:
 
 
 @pytest.mark.extended
-def test_a_commit_that_waits_for_a_standby_is_not_called_stored(pair: Pair) -> None:
-    """The server's own timeouts must not end that wait: it would answer that all is well."""
+def test_a_commit_that_waits_for_a_standby_fails(pair: Pair) -> None:
+    """The server's timeouts must not end that wait, as the commit would be reported as done."""
     store = opened(pair.primary.create(), deadline_s=2)
     asyncio.run(store.check_writable())
     pair.standby.control("-m", "immediate", "stop")
-    for _ in range(2):  # the first one still waits at the server, and holds its lock
+    for _ in range(2):  # the first one still waits on the server and holds its lock
         with pytest.raises(BackendUnavailable, match="no answer for 2 s"):
             asyncio.run(store.check_writable())
     pair.standby.restart()

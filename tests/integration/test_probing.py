@@ -1,4 +1,4 @@
-"""Processes that serve no pages: what they answer to machines, and how they end."""
+"""Processes without pages: their probes and metrics, and how they stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BANNER = "duly: probes and metrics at "
 
 
 @pytest.mark.parametrize("role", ["worker", "planner"])
-def test_a_loop_answers_probes_and_metrics_alone(tmp_path: Path, role: str) -> None:
+def test_a_loop_serves_only_probes_and_metrics(tmp_path: Path, role: str) -> None:
     words = (role, APP, "--health", "127.0.0.1:0")
     with Process(words, f"sqlite:///{tmp_path}/duly.db") as process:
         told = process.until(lambda lines: [each for each in lines if each.startswith(BANNER)])
@@ -32,7 +32,7 @@ def test_a_loop_answers_probes_and_metrics_alone(tmp_path: Path, role: str) -> N
 
 
 @pytest.mark.parametrize("where", ["8788", ":8788", "127.0.0.1:", "127.0.0.1:http", "h:99999"])
-def test_an_address_that_is_none_is_refused(where: str) -> None:
+def test_an_invalid_health_address_is_refused(where: str) -> None:
     result = CliRunner().invoke(main, ["worker", APP, "--health", where])
     assert result.exit_code == 2
     assert "HOST:PORT" in result.stderr

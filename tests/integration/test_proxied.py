@@ -1,4 +1,4 @@
-"""Behind a proxy: whose word is taken for who calls and how, over real sockets."""
+"""Behind a proxy: which forwarded headers are trusted, over real sockets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OPERATORS = f"ada:operator:{hash_password(PASSWORD)}"
 
 
 class Proxied:
-    """A server, asked by a proxy on another address."""
+    """A server, called by a proxy from another address."""
 
     def __init__(self, settings: Settings) -> None:
         self.serving = Serving(Duly("memory:"), Address(port=0), settings)
         self.port = int(self.serving.url.rpartition(":")[2])
 
     async def sign_in(self, of: str, name: str, password: str) -> tuple[int, str]:
-        """The status and the cookie that somebody gets through the proxy."""
+        """Sign in through the proxy; return the status and the cookie."""
         body = urlencode({"name": name, "password": password})
         head = (
             "POST /sign-in HTTP/1.1",
@@ -45,7 +45,7 @@ class Proxied:
 
 
 async def visited(settings: Settings) -> tuple[int, int, str]:
-    """What ada gets from home before and after a stranger's five wrong passwords."""
+    """Return ada's statuses before and after a stranger's five wrong passwords, and her cookie."""
     site = Proxied(settings)
     running = asyncio.create_task(site.serving.run())
     before, cookie = await site.sign_in("10.1.1.1", "ada", PASSWORD)
@@ -59,14 +59,14 @@ async def visited(settings: Settings) -> tuple[int, int, str]:
 
 
 @pytest.mark.parametrize("trusted", [PROXY, "127.0.0.0/24"])
-def test_strangers_behind_a_trusted_proxy_lock_nobody_else_out(trusted: str) -> None:
+def test_clients_behind_a_trusted_proxy_are_limited_separately(trusted: str) -> None:
     settings = Settings(operators=OPERATORS, trusted_proxies=(trusted,))
     before, after, cookie = asyncio.run(visited(settings))
     assert (before, after) == (303, 303)
     assert "; Secure" in cookie
 
 
-def test_the_word_of_others_is_not_taken() -> None:
+def test_headers_of_untrusted_clients_are_ignored() -> None:
     before, after, cookie = asyncio.run(visited(Settings(operators=OPERATORS)))
     assert (before, after) == (303, 429)
     assert cookie

@@ -1,4 +1,4 @@
-"""An edit that comes while a repair of the index has read, and not yet locked, stays."""
+"""reconcile() keeps an edit that commits between its read and its lock."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ async def write(store: Store, definition: Definition) -> None:
 
 
 def edit_at_once(url: str, definition: Definition) -> None:
-    """Edit the schedule by another connection, while the caller waits."""
+    """Edit the schedule on another connection while the caller waits."""
 
     async def edit() -> None:
         store = open_store(url, clock=ManualClock(START))
@@ -45,7 +45,7 @@ def edit_at_once(url: str, definition: Definition) -> None:
     [a_definition(HALF_PAST, max_runs=5), a_definition(max_runs=5, input="new")],
     ids=["another rule", "runs given back"],
 )
-def test_edit_between_read_and_lock_stays(
+def test_edit_between_read_and_lock_is_kept(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, edited: Definition
 ) -> None:
     def edited_first(source: SqlSource, kind: Any, keys: Sequence[Key], *, hold: bool) -> Any:

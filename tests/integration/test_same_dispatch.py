@@ -1,4 +1,4 @@
-"""The same dispatch made twice at once: one commits between two reads of the other."""
+"""The same dispatch made twice concurrently: one commits between two reads of the other."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ def request(job_id: str, **fields: Any) -> Fire:
 def fire_beside(
     url: str, monkeypatch: pytest.MonkeyPatch, name: str, mine: Fire, other: Fire
 ) -> FireAnswer:
-    """Fire; another connection fires and commits just before the named step of the first."""
+    """Fire while another connection fires and commits just before the named step."""
 
     async def run() -> FireAnswer:
         store, beside = open_store(url), open_store(url)

@@ -1,4 +1,4 @@
-"""Migrations: applied once by many starters, equal to the tables, checked by name."""
+"""Migrations: applied once by concurrent starters, equal to the declared tables, verified."""
 
 import asyncio
 import subprocess
@@ -88,14 +88,14 @@ def test_index_table_has_its_types_and_indexes(url: str) -> None:
     }
     assert indexes["duly_schedule_rules_key"] == (["flow", "scope", "name"], True)
     assert indexes["duly_schedule_rules_id"] == (["schedule_id"], True)
-    # An index of SQLite ends with the row's number by itself.
+    # An index of SQLite ends with the rowid implicitly.
     due = ["hand_over", "flow", "run_at_ms", "priority", *([] if is_file else ["row_id"])]
     assert indexes["duly_schedule_index_due"] == (due, False)
     engine.dispose()
 
 
-def test_claims_write_the_narrow_table_alone(url: str) -> None:
-    """What they write holds numbers and two short words: no text that could make the row wide."""
+def test_claims_write_only_the_narrow_table(url: str) -> None:
+    """The table has numbers and short words only, so that rows stay narrow."""
     close(url)
     engine = plain_engine(url)
     columns = inspect(engine).get_columns("duly_schedule_index")
@@ -105,7 +105,7 @@ def test_claims_write_the_narrow_table_alone(url: str) -> None:
 
 
 def test_index_emptied_by_hand_is_rebuilt(url: str) -> None:
-    """The rules that are left behind must not be in the way."""
+    """Rules that are left behind must not get in the way."""
     key, definition = (
         ScheduleKey("app", "user:ada", "digest"),
         Definition(cron("0 9 * * *"), "send"),
@@ -126,7 +126,7 @@ def test_index_emptied_by_hand_is_rebuilt(url: str) -> None:
     asyncio.run(check())
 
 
-def test_every_instant_is_a_whole_number(url: str) -> None:
+def test_every_instant_is_an_integer(url: str) -> None:
     close(url)
     engine = plain_engine(url)
     inspector = inspect(engine)
@@ -239,8 +239,8 @@ def test_wrong_version_is_refused(url: str, version: int, readable_from: int, re
         open_store(url, skip_schema_init=True)
 
 
-def test_newer_schema_that_says_so_is_fine(url: str) -> None:
-    """A rolling deploy: the new release migrated, the old one restarts."""
+def test_newer_readable_schema_is_accepted(url: str) -> None:
+    """In a rolling deploy, the new release has migrated and the old one restarts."""
     close(url)
     set_version(url, 99, SCHEMA_VERSION)
     close(url)
@@ -256,7 +256,7 @@ def set_version(url: str, version: int, readable_from: int) -> None:
     engine.dispose()
 
 
-def test_namespaces_do_not_meet(url: str) -> None:
+def test_namespaces_have_their_own_tables(url: str) -> None:
     close(url, namespace="billing")
     close(url, namespace="crm")
     engine = plain_engine(url)

@@ -1,4 +1,4 @@
-"""Static schedules: the store is brought to what the code declares, and nothing else is touched."""
+"""Static schedules: the store is synchronised with the code, and nothing else is changed."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ START = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 def declared(names: dict[str, str], seen: list[str] | None = None, **options: Any) -> Flow:
-    """A flow with one static schedule per name."""
+    """Return a flow with one static schedule per name."""
     flow = Flow("upkeep")
     for name, expression in names.items():
 
@@ -38,7 +38,7 @@ async def stored(app: Duly) -> dict[str, tuple[str, str]]:
 
 
 @in_loop
-async def test_start_brings_the_store_to_the_code(clean_url: str) -> None:
+async def test_start_synchronises_the_store_with_the_code(clean_url: str) -> None:
     flow = declared({"a": "0 9 * * *", "b": "0 10 * * *"})
     async with Duly(clean_url, flows=[flow]) as app:
         report = await app.sync_static()
@@ -56,8 +56,8 @@ async def test_start_brings_the_store_to_the_code(clean_url: str) -> None:
 
 
 @in_loop
-async def test_only_what_the_code_made_is_taken_back(clean_url: str) -> None:
-    """Neither schedules made at run time, nor other flows, nor those of people."""
+async def test_only_static_schedules_are_deleted(clean_url: str) -> None:
+    """Schedules created at run time, of other flows and of users stay."""
     flow, other = declared({"a": "0 9 * * *"}), Flow("other")
     other.schedule("0 5 * * *")(named("theirs"))
     async with Duly(clean_url, flows=[flow, other]) as app:
@@ -90,10 +90,10 @@ async def test_many_starts_at_once_make_one_of_each(clean_url: str) -> None:
 
 
 @in_loop
-async def test_running_starts_with_it_and_runs_them(
+async def test_running_synchronises_and_runs_static_schedules(
     clean_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing but the declaration is needed; its action is called with its usual input."""
+    """The declaration is enough; the action is called with its default input."""
     seen: list[str] = []
     clock = ManualClock(START)
     app = Duly(clean_url, flows=[declared({"a": "0 9 * * *"}, seen)], clock=clock)
@@ -109,7 +109,7 @@ async def test_running_starts_with_it_and_runs_them(
 
 
 @in_loop
-async def test_a_paused_one_stays_paused(clean_url: str) -> None:
+async def test_a_paused_static_schedule_stays_paused(clean_url: str) -> None:
     async with Duly(clean_url, flows=[declared({"a": "0 9 * * *"})]) as app:
         await app.sync_static()
         await app.schedules("upkeep").of(SYSTEM, by="operator").pause("a", note="migration")

@@ -1,4 +1,4 @@
-"""`duly run` and Ctrl-C: the first lets handlers end, the second gives their jobs back."""
+"""`duly run` and Ctrl-C: the first waits for running handlers, the second releases their jobs."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ WAIT_LIMIT_S = 60
 
 
 def wait_for(stream: IO[str] | None, text: str) -> None:
-    """Read lines until one has the text; a process that has ended has no more."""
+    """Read lines until one contains the text; fail if the process ends first."""
     assert stream is not None
     if not any(text in line for line in stream):
         pytest.fail(f"the process ended without {text!r}")
@@ -48,7 +48,7 @@ def jobs(url: str) -> list[JobView]:
     return asyncio.run(ask())
 
 
-def test_second_interrupt_gives_running_jobs_back(tmp_path: Path) -> None:
+def test_second_interrupt_releases_running_jobs(tmp_path: Path) -> None:
     (tmp_path / "slow_app.py").write_text(APPLICATION)
     subprocess.run(
         [sys.executable, "-c", "from slow_app import *; app.sync.client.enqueue(wait, None)"],
@@ -68,7 +68,7 @@ def test_second_interrupt_gives_running_jobs_back(tmp_path: Path) -> None:
         wait_for(process.stdout, "begun")
         process.send_signal(signal.SIGINT)
         wait_for(process.stdout, "stopping")
-        process.send_signal(signal.SIGTERM)  # a supervisor is not a person
+        process.send_signal(signal.SIGTERM)  # from a supervisor; only Ctrl-C stops the drain
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=WAIT_LIMIT_S)
     finally:

@@ -1,8 +1,8 @@
-"""The path of one schedule and of one job through the layers, on PostgreSQL.
+"""The call path of one schedule and of one job through the layers, on PostgreSQL.
 
-Run with `-s` to see the modules in the order in which they are entered first. Each stack of calls
-goes down the layers once: a caller, a verb of the store, the engine, what it reads from the store,
-and pure rules at the end, which call nothing but rules and values.
+Run with `-s` to see the modules in the order in which they are first entered. Each call stack
+goes down the layers once: a caller, a verb of the store, the engine, the store's reads, and pure
+rules at the end, which call only rules and values.
 """
 
 import asyncio
@@ -43,18 +43,18 @@ LAYERS = {
 }
 DOWNWARD = re.compile(r"(caller )?(stores )?(engine )?(stores )?(pure )?")
 HINT = "stores caller "
-"""A thread that listens to the database wakes a loop: the only call upward."""
+"""The thread that listens to the database wakes a loop: the only upward call."""
 
 
 class Trace:
-    """Functions of duly that were entered, in order, and the stacks of layers they stood in."""
+    """The functions of duly that were entered, in order, and their stacks of layers."""
 
     def __init__(self) -> None:
         self.functions: dict[CodeType, str] = {}
         self.stacks: set[str] = set()
 
     def note(self, frame: FrameType, event: str, _arg: object) -> None:
-        # A generator is entered from wherever it is consumed.
+        # A generator is entered from the code that consumes it.
         if event != "call" or frame.f_code.co_name.startswith("<"):
             return
         module = module_of(frame.f_code)
@@ -79,7 +79,7 @@ def module_of(code: CodeType) -> str | None:
 
 
 def layers_of(frame: FrameType) -> str:
-    """Return the layers of the frames of duly, outermost first; neighbours that are equal once."""
+    """Return the layers of duly's frames, outermost first, without consecutive duplicates."""
     found: list[str] = []
     each: FrameType | None = frame
     while each is not None:
@@ -96,7 +96,7 @@ def layers_of(frame: FrameType) -> str:
 def traced() -> Iterator[Trace]:
     trace = Trace()
     earlier = sys.getprofile()
-    threading.setprofile(trace.note)  # the store starts its threads when they are needed
+    threading.setprofile(trace.note)  # the store starts its threads on demand
     sys.setprofile(trace.note)
     try:
         yield trace
@@ -106,7 +106,7 @@ def traced() -> Iterator[Trace]:
 
 
 async def a_schedule(url: str) -> Trace:
-    """Create a schedule and plan it: its occurrences are in the ledger."""
+    """Create a schedule, plan it and return the trace."""
     flow = Flow("mail")
 
     @flow.action
@@ -123,7 +123,7 @@ async def a_schedule(url: str) -> Trace:
 
 
 async def a_job(url: str) -> Trace:
-    """Enqueue a job and run it to its end."""
+    """Enqueue a job, run it and return the trace."""
     flow, ran = Flow("mail"), asyncio.Event()
 
     @flow.action
@@ -158,7 +158,7 @@ def test_layers_are_crossed_downward_once(
 
 
 @pytest.mark.planted("trace")
-def test_a_rule_that_asks_the_store_is_noticed() -> None:
+def test_a_rule_that_reads_the_store_is_noticed() -> None:
     assert not DOWNWARD.fullmatch("caller stores engine pure stores ")
     assert not DOWNWARD.fullmatch("caller stores engine stores engine ")
     assert DOWNWARD.fullmatch("caller stores engine stores pure ")

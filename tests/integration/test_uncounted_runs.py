@@ -1,4 +1,4 @@
-"""Schedules stored before runs were counted: the count comes from the index row, or the ledger."""
+"""Schedules stored before runs were counted: the count comes from the index row or the ledger."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from duly.testing.conformance.samples import START_MS, a_definition, a_key, a_wr
 from duly.testing.conformance.suite import START
 from tests.servers import PostgresServer
 
-Story = Callable[[Store, ManualClock], Awaitable[None]]
+Step = Callable[[Store, ManualClock], Awaitable[None]]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,11 +34,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 FORGET = "UPDATE duly_resources SET runs_had = NULL"
-"""Leaves the column as the migration does."""
+"""Sets the column as the migration leaves it."""
 
 
 def run_sql(url: str, statement: str) -> None:
-    """Change the database behind the store's back."""
+    """Run a statement on the database without the store."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite"
     engine = create_engine(parsed if is_file else parsed.set(drivername="postgresql+psycopg"))
@@ -47,10 +47,10 @@ def run_sql(url: str, statement: str) -> None:
     engine.dispose()
 
 
-def told(url: str, before: Story, after: Story, statement: str = FORGET) -> None:
-    """Play two parts of a story on one database, with a statement between them."""
+def run_steps(url: str, before: Step, after: Step, statement: str = FORGET) -> None:
+    """Run two steps on one store, with a statement in between."""
 
-    async def play() -> None:
+    async def run() -> None:
         clock = ManualClock(START)
         store = open_store(url, clock=clock)
         try:
@@ -60,22 +60,22 @@ def told(url: str, before: Story, after: Story, statement: str = FORGET) -> None
         finally:
             await store.close()
 
-    asyncio.run(play())
+    asyncio.run(run())
 
 
-async def stands(store: Store) -> Schedule:
+async def stored_schedule(store: Store) -> Schedule:
     schedule = await store.get_schedule(a_key())
     assert schedule is not None
     return schedule
 
 
-def put_limited(hand_over: HandOver = "jobs", max_runs: int = 3, **fields: Any) -> Story:
-    async def story(store: Store, clock: ManualClock) -> None:
+def put_limited(hand_over: HandOver = "jobs", max_runs: int = 3, **fields: Any) -> Step:
+    async def step(store: Store, clock: ManualClock) -> None:
         del clock
         definition = a_definition(hand_over=hand_over, max_runs=max_runs, **fields)
         await put(store, a_write(definition=definition))
 
-    return story
+    return step
 
 
 async def ran_once(store: Store, clock: ManualClock) -> None:
@@ -87,18 +87,18 @@ async def ran_once(store: Store, clock: ManualClock) -> None:
 def test_row_knows_the_count(url: str) -> None:
     async def after(store: Store, clock: ManualClock) -> None:
         await put_limited(max_runs=5)(store, clock)
-        assert (await stands(store)).runs_had == 1
+        assert (await stored_schedule(store)).runs_had == 1
         assert (await only_row(store)).runs_left == 4
 
-    told(url, ran_once, after)
+    run_steps(url, ran_once, after)
 
 
 def test_planning_stores_the_count(url: str) -> None:
     async def after(store: Store, clock: ManualClock) -> None:
         await next_hour(store, clock)
-        assert (await stands(store)).runs_had == 2
+        assert (await stored_schedule(store)).runs_had == 2
 
-    told(url, ran_once, after)
+    run_steps(url, ran_once, after)
 
 
 def test_reconcile_stores_the_count_of_a_lost_row(url: str) -> None:
@@ -106,10 +106,10 @@ def test_reconcile_stores_the_count_of_a_lost_row(url: str) -> None:
         del clock
         await store.remove(a_key())
         assert (await store.reconcile()).added == 1
-        assert (await stands(store)).runs_had == 1
+        assert (await stored_schedule(store)).runs_had == 1
         assert (await only_row(store)).runs_left == 2
 
-    told(url, ran_once, after)
+    run_steps(url, ran_once, after)
 
 
 def test_ledger_knows_the_count_of_the_paused(url: str) -> None:
@@ -119,10 +119,10 @@ def test_ledger_knows_the_count_of_the_paused(url: str) -> None:
 
     async def after(store: Store, clock: ManualClock) -> None:
         await put_limited()(store, clock)
-        assert (await stands(store)).runs_had == 1
+        assert (await stored_schedule(store)).runs_had == 1
         assert (await only_row(store)).runs_left == 2
 
-    told(url, before, after)
+    run_steps(url, before, after)
 
 
 def test_ledger_knows_the_count_of_the_external(url: str) -> None:
@@ -134,10 +134,10 @@ def test_ledger_knows_the_count_of_the_external(url: str) -> None:
     async def after(store: Store, clock: ManualClock) -> None:
         del clock
         assert isinstance(await fire(store, "j2", nominal_ms=START_MS + 2), Fired)
-        assert (await stands(store)).runs_had == 3
+        assert (await stored_schedule(store)).runs_had == 3
         assert await fire(store, "j3", nominal_ms=START_MS + 3) == Inactive("finished")
 
-    told(url, before, after)
+    run_steps(url, before, after)
 
 
 def test_runs_charged_by_the_previous_release_count(url: str) -> None:
@@ -145,9 +145,9 @@ def test_runs_charged_by_the_previous_release_count(url: str) -> None:
 
     async def after(store: Store, clock: ManualClock) -> None:
         del clock
-        assert (await stands(store)).runs_had == 1
+        assert (await stored_schedule(store)).runs_had == 1
         await store.reconcile()
-        assert (await stands(store)).runs_had == 2
+        assert (await stored_schedule(store)).runs_had == 2
         assert (await only_row(store)).runs_left == 1
 
-    told(url, ran_once, after, "UPDATE duly_schedule_index SET runs_left = 1")
+    run_steps(url, ran_once, after, "UPDATE duly_schedule_index SET runs_left = 1")

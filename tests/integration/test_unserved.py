@@ -1,4 +1,4 @@
-"""Work that no live worker serves: which queues are served, and where the rest is reported."""
+"""Jobs that no live worker serves: which queues a worker serves, and where the rest is reported."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def test_a_worker_serves_every_queue_that_an_action_declares(any_url: str)
 
 
 @in_loop
-async def test_queues_that_are_named_are_the_only_ones() -> None:
+async def test_named_queues_are_the_only_ones_served() -> None:
     app, _ = open_app("memory:", a_flow())
     async with app:
         assert app.worker(WorkerOptions(queues=("mail",))).queues == ("mail",)
@@ -108,7 +108,7 @@ async def _answers(app: Duly) -> tuple[str, str]:
 
 @in_loop
 async def test_unserved_jobs_are_bad_in_health_and_shown(any_url: str) -> None:
-    """A queue without a worker, and an action that no worker has."""
+    """Covers a queue without a worker and an action that no worker has."""
     app, _ = open_app(any_url, a_flow())
     async with app:
         await app.store.beat(a_worker("default", "mail"))
@@ -127,7 +127,7 @@ async def test_unserved_jobs_are_bad_in_health_and_shown(any_url: str) -> None:
 
 
 @in_loop
-async def test_served_jobs_have_no_tile_and_no_figure() -> None:
+async def test_served_jobs_have_no_tile_and_no_metric() -> None:
     app, _ = open_app("memory:", a_flow())
     async with app:
         await app.store.beat(a_worker("default", "mail"))
@@ -139,7 +139,7 @@ async def test_served_jobs_have_no_tile_and_no_figure() -> None:
 
 @in_loop
 async def test_a_keeper_warns_of_unserved_jobs(caplog: pytest.LogCaptureFixture) -> None:
-    """Not at the first look, at which a worker may be about to register; then once in a while."""
+    """The first look logs nothing, as a worker may be about to register; later ones log rarely."""
     app, _ = open_app("memory:", a_flow())
     async with app:
         await enqueue(app, "work.plain", [1], queue="bulk")

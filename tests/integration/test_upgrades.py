@@ -1,4 +1,4 @@
-"""Upgrades: a database of every earlier version, with rows, becomes what a new one is."""
+"""Upgrades: a database of every earlier version, with rows, gets the shape of a new one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def engine_of(url: str) -> Engine:
 
 
 def make_version(connection: Connection, url: str, version: int) -> None:
-    """A schema as the release of that version left it."""
+    """Create the schema as the release of that version left it."""
     dialect = dialect_of(url)
     tables = dialect.tables(None)
     for step in migrations(dialect.name)[:version]:
@@ -63,7 +63,7 @@ def make_version(connection: Connection, url: str, version: int) -> None:
 
 
 REMOVED = {"duly_job_line": {"careful": 1}}
-"""Columns that earlier versions had, with a value."""
+"""Columns of earlier versions that were dropped, with a value."""
 
 
 def a_value(table: Table, name: str) -> Any:
@@ -73,14 +73,14 @@ def a_value(table: Table, name: str) -> Any:
 
 
 def present(connection: Connection) -> dict[str, list[str]]:
-    """Tables that are there, but the one of versions, with the columns they have."""
+    """Return the existing tables without the schema version table, with their columns."""
     seen = inspect(connection)
     names = [name for name in seen.get_table_names() if name != "duly_schema"]
     return {name: [each["name"] for each in seen.get_columns(name)] for name in names}
 
 
 def add_rows(connection: Connection) -> dict[str, list[Any]]:
-    """A row in every table there is, with a value in every column."""
+    """Insert a row into every existing table, with a value in every column; return all rows."""
     columns = present(connection)
     for table in make_tables().metadata.sorted_tables:
         if table.name in columns:
@@ -104,7 +104,7 @@ def stored(connection: Connection, columns: dict[str, list[str]]) -> dict[str, l
 
 
 def shape(engine: Engine) -> dict[str, Any]:
-    """Columns, keys and indexes of every table."""
+    """Return columns, keys and indexes of every table."""
     seen = inspect(engine)
     return {
         name: (
@@ -141,7 +141,7 @@ ADA = WorkerId("worker-ada")
 
 
 def add_job(connection: Connection, state: JobState, **columns: Any) -> None:
-    """A job in its first attempt, or after it, as releases wrote it before schema version 9."""
+    """Insert a job in or after its first attempt, as releases before schema version 9 wrote it."""
     tables = make_tables()
     path = [JobState.QUEUED, JobState.PROCESSING, state]
     path = path[: path.index(state) + 1]
@@ -158,7 +158,7 @@ def add_job(connection: Connection, state: JobState, **columns: Any) -> None:
 async def history(
     url: str, *ends: LeasedJob, is_deleted: bool = False
 ) -> list[tuple[int, str, str | None]]:
-    """What is told of the job, after its attempt failed for good or it was deleted."""
+    """Return the events of the job after failing its attempts or deleting it, if asked for."""
     store = open_store(url)
     try:
         for job in ends:
@@ -174,8 +174,8 @@ async def history(
         await store.close()
 
 
-def test_jobs_of_every_state_find_their_places(pair: Pair) -> None:
-    """Line and marks, which version 10 brought, are made for the jobs that are there."""
+def test_jobs_of_every_state_get_line_and_marks(pair: Pair) -> None:
+    """Version 10 adds the line and the marks; the migration creates them for existing jobs."""
     later = {"run_at_ms": 1 << 50}
     states: list[tuple[JobState, dict[str, Any]]] = [
         (JobState.QUEUED, {}),
@@ -204,7 +204,7 @@ def test_jobs_of_every_state_find_their_places(pair: Pair) -> None:
 
 
 def test_external_schedules_become_active_or_paused(pair: Pair) -> None:
-    """Before version 12 `external` was a state, which said nothing of a pause."""
+    """Before version 12 `external` was a state, and a pause was only in the definition."""
     hourly = cron("0 * * * *").bind("a", datetime(2026, 1, 1, tzinfo=UTC))
     words = '"hand_over":"http" "enabled":false'
     given = {"hand_over": "external", "enabled": False, "input": {"hand_over": "http"}}
@@ -249,8 +249,8 @@ def test_external_schedules_become_active_or_paused(pair: Pair) -> None:
     asyncio.run(read())
 
 
-def test_finished_schedules_know_since_when(pair: Pair) -> None:
-    """Version 15 brings a retention: what finished before it is kept from when it finished."""
+def test_finished_schedules_get_their_end_time(pair: Pair) -> None:
+    """Version 15 adds a retention, which counts from the end of schedules that finished earlier."""
     hourly = cron("0 * * * *").bind("a", datetime(2026, 1, 1, tzinfo=UTC))
     tables, body = make_tables(), Definition(hourly, "a").to_json()
     engine = engine_of(pair.old)
@@ -276,7 +276,7 @@ def _definition(trigger: Trigger, hand_over: HandOver, **fields: Any) -> Definit
 
 
 def test_states_written_by_the_release_before_are_read(pair: Pair) -> None:
-    """It works beside this one, and writes `external` as a state."""
+    """It runs concurrently during an upgrade and writes `external` as a state."""
 
     async def read() -> str:
         store = open_store(pair.new)
@@ -302,8 +302,8 @@ def leased() -> LeasedJob:
 
 
 @pytest.mark.parametrize("claimed_at_ms", [None, 7], ids=["older", "beside"])
-def test_what_older_releases_wrote_is_told_once(pair: Pair, claimed_at_ms: int | None) -> None:
-    """`beside`: an older release claims again what this one has claimed before."""
+def test_events_of_older_releases_are_listed_once(pair: Pair, claimed_at_ms: int | None) -> None:
+    """`beside`: an older release claims a job that this release claimed before."""
     begun = [(1, "queued", None), (2, "processing", ADA)]
     for url, state, columns in (
         (pair.old, JobState.PROCESSING, {"worker": ADA, "lease_until_ms": 1 << 50}),

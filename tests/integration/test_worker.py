@@ -1,4 +1,4 @@
-"""Station 6 as a whole: slots that refill one by one, a small buffer, and an orderly stop."""
+"""The worker as a whole: slots that refill one by one, a small buffer and a graceful stop."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from tests.integration.working import enqueue, in_loop, open_app, path, working
 
 
 class Gate:
-    """Handlers that wait until they are let go, and say that they have begun."""
+    """Signals that a handler has started and holds it until the test releases it."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Semaphore(0)
@@ -34,7 +34,7 @@ class Gate:
 
 
 def gated_flow() -> tuple[Flow, Gate]:
-    """`work.slow` waits at the gate, `work.quick` does not."""
+    """Return a flow whose `work.slow` waits at the gate and whose `work.quick` does not."""
     flow, gate = Flow("work"), Gate()
 
     @flow.action
@@ -79,7 +79,7 @@ async def test_claims_and_heartbeats_do_not_wait_for_handlers(any_url: str) -> N
 
 
 @in_loop
-async def test_ends_are_stored_together(any_url: str) -> None:
+async def test_completions_are_stored_in_batches(any_url: str) -> None:
     flow = Flow("work")
     all_ran = asyncio.Event()
     left = 12
@@ -129,7 +129,7 @@ def a_buffer(most: int = 1_000, wake: Callable[[], None] = lambda: None) -> Buff
 
 
 @in_loop
-async def test_the_buffer_follows_the_pace() -> None:
+async def test_the_buffer_follows_the_rate_of_jobs() -> None:
     buffer = a_buffer(most=50)
     for _ in range(6):
         buffer.measure(10.0)
@@ -139,12 +139,12 @@ async def test_the_buffer_follows_the_pace() -> None:
         for _ in range(100):
             await buffer.next()
         buffer.measure(1.0)
-    assert 20 <= buffer.room <= 25, "a quarter of a second at a hundred a second"
+    assert 20 <= buffer.room <= 25, "jobs for a quarter of a second at 100 per second"
     for _ in range(12):
         buffer.take([a_job(1)])
         await buffer.next()
         buffer.measure(60.0)
-    assert buffer.room == 0, "nothing is kept where a job takes a minute"
+    assert buffer.room == 0, "the buffer stays empty when a job takes a minute"
 
 
 @in_loop
@@ -203,7 +203,7 @@ async def test_a_job_asked_to_stop_before_its_start_is_cancelled(any_url: str) -
 
 
 @in_loop
-async def test_stop_ends_what_has_begun_and_gives_the_rest_back(any_url: str) -> None:
+async def test_stop_finishes_started_jobs_and_releases_the_rest(any_url: str) -> None:
     flow, gate = gated_flow()
     app, store = open_app(any_url, flow)
     async with app:
@@ -246,7 +246,7 @@ async def test_after_the_drain_limit_handlers_are_cancelled_and_released(any_url
 
 
 @in_loop
-async def test_at_most_once_is_not_given_back_once_it_has_begun(any_url: str) -> None:
+async def test_a_started_at_most_once_job_is_not_released(any_url: str) -> None:
     flow, gate = gated_flow()
     app, store = open_app(any_url, flow)
     async with app:
@@ -289,7 +289,7 @@ async def test_idling_takes_no_processor_time(any_url: str) -> None:
 
 
 @in_loop
-async def test_an_idle_worker_polls_at_the_period_it_was_given() -> None:
+async def test_an_idle_worker_polls_at_the_configured_period() -> None:
     flow, _ = gated_flow()
     app, _ = open_app("memory:", flow)
     async with app:
@@ -298,7 +298,7 @@ async def test_an_idle_worker_polls_at_the_period_it_was_given() -> None:
 
         async def wait(timeout_s: float | None = None) -> bool:
             await asyncio.sleep(0)
-            if timeout_s != LOOK_S:  # else the slots have not come up yet
+            if timeout_s != LOOK_S:  # otherwise the slots have not started yet
                 pauses.append(timeout_s)
             if len(pauses) == 6:
                 worker.stop()
@@ -310,7 +310,7 @@ async def test_an_idle_worker_polls_at_the_period_it_was_given() -> None:
 
 
 @in_loop
-async def test_outages_are_waited_out(any_url: str) -> None:
+async def test_a_worker_survives_outages(any_url: str) -> None:
     flow, gate = gated_flow()
     app, store = open_app(any_url, flow)
     left = {"claim_jobs": 3, "finish": 2, "renew": 2, "beat": 1}
@@ -338,7 +338,7 @@ async def test_outages_are_waited_out(any_url: str) -> None:
 
 @pytest.mark.parametrize("verb", ["finish", "renew", "beat", "claim_jobs"])
 @in_loop
-async def test_a_part_that_breaks_ends_the_worker(verb: str) -> None:
+async def test_a_task_that_fails_ends_the_worker(verb: str) -> None:
     flow, _ = gated_flow()
     app, store = open_app("memory:", flow)
 
@@ -354,7 +354,7 @@ async def test_a_part_that_breaks_ends_the_worker(verb: str) -> None:
 
 @in_loop
 async def test_one_process_never_runs_two_attempts_at_once(any_url: str) -> None:
-    """The lease of a running job is lost while the process stalls, and it claims the job again."""
+    """The process loses a lease while it stalls, and claims the same job again."""
     flow = Flow("work")
     running, most, attempts = 0, 0, asyncio.Semaphore(0)
     told = asyncio.Event()
@@ -391,8 +391,8 @@ async def test_one_process_never_runs_two_attempts_at_once(any_url: str) -> None
 
 
 @in_loop
-async def test_a_deaf_attempt_does_not_keep_its_job_from_the_next(any_url: str) -> None:
-    """With one worker nobody else can begin the next attempt: the deaf one is given up for lost."""
+async def test_an_unresponsive_attempt_does_not_block_the_next(any_url: str) -> None:
+    """With one worker the next attempt can start only after the unresponsive one is given up."""
     flow, deaf = Flow("work"), threading.Event()
 
     @flow.action(timeout_s=0.02)

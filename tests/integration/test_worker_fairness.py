@@ -1,4 +1,4 @@
-"""Fair workers: a lone workspace fills the slots, several are served in turn."""
+"""Fair workers: a single workspace fills all slots, several are served in turn."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ FEW = ("bolt", "cube", "dent", "echo", "fort")
 
 
 class Workspaces:
-    """`work.step` notes whose job begins, and waits until one or all are let go."""
+    """`work.step` records the workspace of its job and waits until it is released."""
 
     def __init__(self) -> None:
         self.flow = Flow("work")
@@ -35,18 +35,18 @@ class Workspaces:
         self.flow.action(step)
 
     def let_go(self, jobs: int = 10_000) -> None:
-        """Let so many jobs end."""
+        """Let the given number of jobs end."""
         for _ in range(jobs):
             self._may_end.release()
 
     async def until(self, count: int) -> None:
-        """Wait until so many jobs have begun."""
+        """Wait until `count` jobs have started."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.begun) >= count)
 
 
 def claims_of(store: Watched) -> list[tuple[ClaimRequest, Claims]]:
-    """Return what was claimed, and by which request."""
+    """Return the requests of claims with their answers."""
     return [(args[0], answer) for verb, args, answer in store.calls if verb == "claim_jobs"]
 
 
@@ -65,7 +65,7 @@ async def test_a_lone_workspace_gets_every_slot(any_url: str) -> None:
 
 
 @in_loop
-async def test_one_token_batch_of_one_stays_one(any_url: str) -> None:
+async def test_a_token_batch_of_one_stays_one(any_url: str) -> None:
     workspaces = Workspaces()
     app, store = open_app(any_url, workspaces.flow)
     async with app:
@@ -81,7 +81,7 @@ async def test_one_token_batch_of_one_stays_one(any_url: str) -> None:
 
 @in_loop
 async def test_a_token_is_kept_while_its_workspace_is_alone(any_url: str) -> None:
-    """A lease for each batch would cost a transaction to take it and one to give it back."""
+    """A lease per batch would cost one transaction to take it and one to give it back."""
     workspaces = Workspaces()
     app, store = open_app(any_url, workspaces.flow)
     async with app:
@@ -100,7 +100,7 @@ async def test_a_token_is_kept_while_its_workspace_is_alone(any_url: str) -> Non
 
 
 @in_loop
-async def test_thousands_of_jobs_delay_others_by_a_batch(any_url: str) -> None:
+async def test_a_large_backlog_delays_others_by_two_batches(any_url: str) -> None:
     workspaces = Workspaces()
     app, store = open_app(any_url, workspaces.flow)
     async with app:
@@ -116,7 +116,7 @@ async def test_thousands_of_jobs_delay_others_by_a_batch(any_url: str) -> None:
             await store.ended(*ids)
         for workspace, at in stored_at.items():
             delay = workspaces.begun[at : max(at, workspaces.begun.index(workspace))]
-            # What was claimed ahead when the job came, and what a claim under way brought.
+            # One batch claimed ahead when the job arrived, and one by a claim in progress.
             assert delay.count("acme") <= 2 * 40
 
 
@@ -139,8 +139,8 @@ async def test_few_workspaces_share_the_slots(any_url: str) -> None:
 
 
 @in_loop
-async def test_a_token_that_a_claim_uses_is_not_given_back(any_url: str) -> None:
-    """Its last job may end while the claim is under way, which then brings others under it."""
+async def test_a_token_in_use_by_a_claim_is_not_released(any_url: str) -> None:
+    """Its last job may end during a claim that returns more jobs under the same token."""
     workspaces = Workspaces()
     app, store = open_app(any_url, workspaces.flow)
     held_up, go_on = asyncio.Event(), asyncio.Event()
@@ -160,7 +160,7 @@ async def test_a_token_that_a_claim_uses_is_not_given_back(any_url: str) -> None
             workspaces.let_go(1)
             await store.ended(first)
             taken = await store.store.claim_jobs(ClaimRequest(worker=OTHER, fair=True))
-            assert taken.jobs == [], "the token is lent to the claim that is under way"
+            assert taken.jobs == [], "the token is in use by the claim in progress"
             go_on.set()
             await workspaces.until(3)
             taken = await store.store.claim_jobs(ClaimRequest(worker=OTHER, fair=True))
@@ -170,7 +170,7 @@ async def test_a_token_that_a_claim_uses_is_not_given_back(any_url: str) -> None
 
 
 @in_loop
-async def test_a_failed_claim_gives_its_tokens_back(any_url: str) -> None:
+async def test_a_failed_claim_releases_its_tokens(any_url: str) -> None:
     workspaces = Workspaces()
     app, store = open_app(any_url, workspaces.flow)
     async with app:
@@ -187,7 +187,7 @@ async def test_a_failed_claim_gives_its_tokens_back(any_url: str) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 4, 5_001])
-def test_a_largest_batch_below_the_usual_one_is_refused(most: int) -> None:
+def test_a_max_token_batch_below_the_batch_is_refused(most: int) -> None:
     with pytest.raises(InvalidInput, match="max_token_batch"):
         WorkerOptions(token_batch=5, max_token_batch=most)
 

@@ -1,4 +1,4 @@
-"""What a worker holds and how it lets go: renewal, loss, cancel, timeout, handlers that hang."""
+"""Leases of a worker: renewal, loss, cancel, timeout and handlers that hang."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ AT_ONCE = RetryPolicy(attempts=2, backoff="none")
 
 
 class Handlers:
-    """`work.wait` and `work.block` run until they are let go or told to stop."""
+    """`work.wait` and `work.block` run until they are released or cancelled."""
 
     def __init__(self) -> None:
         self.flow = Flow("work")
@@ -75,7 +75,9 @@ async def test_leases_renew_themselves(any_url: str) -> None:
 
 @pytest.mark.parametrize("action", ["work.wait", "work.block"])
 @in_loop
-async def test_a_lost_lease_stops_the_handler_and_voids_its_word(any_url: str, action: str) -> None:
+async def test_a_lost_lease_stops_the_handler_and_voids_its_outcome(
+    any_url: str, action: str
+) -> None:
     handlers = Handlers()
     clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
     app, store = open_app(any_url, handlers.flow, clock=clock)
@@ -100,7 +102,7 @@ async def test_a_lost_lease_stops_the_handler_and_voids_its_word(any_url: str, a
 
 
 async def _take_over(store: Watched, clock: ManualClock, request: ClaimRequest) -> list[Any]:
-    """Let a lease end and claim the job, between two renewals of its holder."""
+    """Expire a lease between two renewals of its holder and claim the job."""
     while True:
         await store.until("renew")
         clock.advance(hours=1)
@@ -128,7 +130,7 @@ async def test_a_cancel_reaches_the_handler_at_once(any_url: str, action: str) -
 
 
 @in_loop
-async def test_a_cancel_comes_with_the_renewal_where_there_are_no_notices(tmp_path: Path) -> None:
+async def test_a_cancel_comes_with_the_renewal_without_notices(tmp_path: Path) -> None:
     handlers = Handlers()
     app, store = open_app(f"sqlite:///{tmp_path}/work.db", handlers.flow)
     async with app:
@@ -160,7 +162,7 @@ async def test_a_cancelled_job_that_waits_in_the_buffer_never_begins() -> None:
 
 @in_loop
 async def test_a_job_claimed_again_replaces_the_claim_in_the_buffer() -> None:
-    """A process that stalls past its lease may claim again what it still holds, not yet begun."""
+    """A process that stalls past its lease may claim a job that still waits in its buffer."""
     flow, go = Flow("work"), asyncio.Event()
     begun: list[tuple[JobId, int]] = []
     is_busy = asyncio.Event()
@@ -195,7 +197,7 @@ async def test_a_job_claimed_again_replaces_the_claim_in_the_buffer() -> None:
 
 @pytest.mark.parametrize("action", ["work.wait", "work.block"])
 @in_loop
-async def test_time_that_is_up_is_a_failure_that_is_tried_again(any_url: str, action: str) -> None:
+async def test_a_timeout_is_a_failure_that_is_retried(any_url: str, action: str) -> None:
     handlers = Handlers()
     app, store = open_app(any_url, handlers.flow)
     async with app:
@@ -215,7 +217,7 @@ async def test_time_that_is_up_is_a_failure_that_is_tried_again(any_url: str, ac
 
 
 @in_loop
-async def test_a_handler_that_ignores_its_time_costs_a_slot_and_the_last_one_the_worker() -> None:
+async def test_handlers_that_ignore_timeouts_lose_slots_then_the_worker() -> None:
     flow, deaf = Flow("work"), threading.Event()
 
     @flow.action(timeout_s=0.02)
@@ -245,7 +247,7 @@ async def test_a_handler_that_ignores_its_time_costs_a_slot_and_the_last_one_the
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 @in_loop
-async def test_handlers_that_outlive_a_stop_are_told_of(kind: str) -> None:
+async def test_handlers_that_outlive_a_stop_are_reported(kind: str) -> None:
     flow, deaf, begun = Flow("work"), threading.Event(), asyncio.Event()
     loop, free = asyncio.get_running_loop(), asyncio.Event()
 

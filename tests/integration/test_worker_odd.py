@@ -1,4 +1,4 @@
-"""Handlers that do what none should do: the job has its outcome, and the slot goes on."""
+"""Misbehaving handlers: the job gets an outcome and the slot runs the next one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONCE = RetryPolicy(attempts=1)
 
 
 class Panic(BaseException):
-    """Not an Exception, as some extensions raise it."""
+    """An error that is not an Exception, as some extension modules raise."""
 
 
 def odd_flow() -> Flow:
@@ -86,13 +86,13 @@ def _own_task() -> asyncio.Task[Any]:
     ],
 )
 @in_loop
-async def test_the_slot_goes_on(action: str, state: str, error: str | None) -> None:
+async def test_the_slot_runs_the_next_job(action: str, state: str, error: str | None) -> None:
     app, store = open_app("memory:", odd_flow())
     async with app, working(app, slots=1):
         (odd,) = await enqueue(app, f"work.{action}", [None])
         (job,) = await store.ended(odd)
         assert (job.state.value, job.error) == (state, error)
-        # What it left behind must not show in a job that is interrupted, nor in the next.
+        # A leftover cancellation must affect neither a job that times out nor the next one.
         (hung,) = await enqueue(app, "work.hang", [None])
         (job,) = await store.ended(hung)
         assert (job.state.value, job.error) == ("dead", "timed out after 0.05 s")
@@ -102,7 +102,7 @@ async def test_the_slot_goes_on(action: str, state: str, error: str | None) -> N
 
 
 @in_loop
-async def test_a_test_that_drains_sees_what_fails_it() -> None:
+async def test_drain_raises_errors_of_handlers() -> None:
     app, _ = open_app("memory:", odd_flow())
     async with app:
         await enqueue(app, "work.panic", [None])
@@ -112,7 +112,7 @@ async def test_a_test_that_drains_sees_what_fails_it() -> None:
 
 @pytest.mark.parametrize("verb", ["occurrences_of_jobs", "find_schedule"])
 @in_loop
-async def test_what_could_not_be_asked_is_no_try(verb: str) -> None:
+async def test_failed_authorize_call_charges_no_attempt(verb: str) -> None:
     ran: list[str] = []
     flow = Flow("work")
 

@@ -1,4 +1,4 @@
-"""What becomes of what handlers return, raise and say, and how soon a worker looks."""
+"""Results, errors and progress of handlers, and how soon a worker finds new jobs."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ HALF_A_CHARACTER = "\ud800"
 
 
 def outcome_flow() -> Flow:
-    """Actions that end in every way."""
+    """Return a flow whose actions end in every possible way."""
     flow = Flow("work")
 
     @flow.action
@@ -79,8 +79,8 @@ async def test_results_are_stored(any_url: str) -> None:
 
 
 @in_loop
-async def test_the_length_of_an_attempt_is_the_handlers_own() -> None:
-    """The database takes 35 s by its own clock to store the end; the handler returned at once."""
+async def test_the_duration_of_an_attempt_is_that_of_the_handler() -> None:
+    """Storing the outcome takes 35 s by the database's clock; the handler returned at once."""
     clock = ManualClock(datetime(2026, 5, 4, 7, tzinfo=UTC))
     app, store = open_app("memory:", outcome_flow(), clock=clock)
 
@@ -100,12 +100,12 @@ async def test_the_length_of_an_attempt_is_the_handlers_own() -> None:
 
 
 @in_loop
-async def test_failures_are_tried_again_until_none_is_left(any_url: str) -> None:
+async def test_failures_are_retried_until_no_attempt_is_left(any_url: str) -> None:
     dead: list[tuple[JobId, str]] = []
 
     def tell(job_id: JobId, error: str) -> None:
         dead.append((job_id, error))
-        raise RuntimeError("a hook that fails harms nobody")
+        raise RuntimeError("a failing hook does not affect other jobs")
 
     app, store = open_app(any_url, outcome_flow())
     async with app:
@@ -142,7 +142,7 @@ async def test_abort_is_final_and_secrets_are_scrubbed(any_url: str) -> None:
     "text", ["a\0b", HALF_A_CHARACTER, "x" * 9_000], ids=["nul", "half", "long"]
 )
 @in_loop
-async def test_errors_that_a_database_would_not_take_are_stored(any_url: str, text: str) -> None:
+async def test_errors_with_unstorable_characters_are_stored(any_url: str, text: str) -> None:
     flow = outcome_flow()
 
     @flow.action(retry=RetryPolicy(attempts=1))
@@ -162,7 +162,7 @@ async def test_errors_that_a_database_would_not_take_are_stored(any_url: str, te
 
 @pytest.mark.parametrize("action", ["work.cancel_itself", "work.leave"])
 @in_loop
-async def test_a_handler_that_ends_oddly_has_failed_and_keeps_its_slot(action: str) -> None:
+async def test_a_handler_that_cancels_or_exits_fails_and_keeps_its_slot(action: str) -> None:
     app, store = open_app("memory:", outcome_flow())
     async with app:
         (job_id,) = await enqueue(app, action, [None])
@@ -194,7 +194,7 @@ async def test_progress_is_kept_beside_the_running_job(any_url: str) -> None:
 
 
 @in_loop
-async def test_the_last_word_of_a_short_job_is_kept(any_url: str) -> None:
+async def test_the_last_progress_of_a_short_job_is_kept(any_url: str) -> None:
     flow = Flow("work")
 
     @flow.action
@@ -214,7 +214,7 @@ async def test_the_last_word_of_a_short_job_is_kept(any_url: str) -> None:
 async def test_unknown_actions_are_left_for_others(any_url: str) -> None:
     app, store = open_app(any_url, outcome_flow())
     async with app:
-        next_release = Duly(any_url).on(store)  # an application whose flows this one does not know
+        next_release = Duly(any_url).on(store)  # an application with flows unknown to this one
         (new,) = await enqueue(next_release, "work.from_the_next_release", [{"a": 1}])
         (old,) = await enqueue(app, "work.give", [{}])
         async with working(app):
@@ -253,7 +253,7 @@ async def test_handlers_know_their_job(caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.mark.parametrize("any_url", ["memory", "postgresql"], indirect=True)
 @in_loop
-async def test_new_jobs_are_heard_of(any_url: str) -> None:
+async def test_new_jobs_wake_an_idle_worker(any_url: str) -> None:
     app, store = open_app(any_url, outcome_flow())
     async with app, working(app, poll_s=3_600):
         await _until_asleep(store)
@@ -261,12 +261,12 @@ async def test_new_jobs_are_heard_of(any_url: str) -> None:
 
 
 async def _until_asleep(store: Any) -> None:
-    """Wait until an idle worker polls at its slowest, which none of these tests lives to see."""
+    """Wait until an idle worker polls at its slowest rate, slower than any of these tests."""
     await store.until("claim_jobs", 7)
 
 
 @in_loop
-async def test_scheduled_jobs_are_waited_for_not_polled_for(any_url: str) -> None:
+async def test_scheduled_jobs_are_awaited_without_polling(any_url: str) -> None:
     app, store = open_app(any_url, outcome_flow())
     async with app:
         soon = timedelta(milliseconds=700)
@@ -275,14 +275,14 @@ async def test_scheduled_jobs_are_waited_for_not_polled_for(any_url: str) -> Non
             (job,) = await store.ended(job_id)
             claims = store.count("claim_jobs")
         assert job.state is JobState.SUCCEEDED
-        assert claims <= 12, "doubling pauses from 20 ms, then once at the time"
+        assert claims <= 12, "pauses double from 20 ms, then one claim at the run time"
         events = await store.job_events(job_id)
         assert [each.state.value for each in events][:2] == ["scheduled", "queued"]
         assert 0 <= events[1].at_ms - job.run_at_ms < 400
 
 
 @in_loop
-async def test_an_idle_worker_asks_little(emptied_url: str) -> None:
+async def test_an_idle_worker_runs_few_statements(emptied_url: str) -> None:
     app, store = open_app(emptied_url, outcome_flow())
     statements: list[str] = []
 

@@ -1,4 +1,4 @@
-"""New zone rules in real processes: a keeper moves next times, an older node leaves them there."""
+"""New zone rules in real processes: a keeper moves next times; an older node keeps them so."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ from tests.samples import NOW
 ROOT = Path(__file__).parent.parent.parent
 MARCH = "2026-03-02T12:00:00+00:00"
 BEFORE, AFTER = "2026-07-01T07:00:00+00:00", "2026-07-01T08:00:00+00:00"
-"""09:00 in Berlin on the first of July: in summer time, and without it."""
+"""09:00 in Berlin on 1 July, with and without summer time."""
 
 NODE = """
 import asyncio, json, logging, sys, zoneinfo
@@ -66,7 +66,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def rules(folder: Path, version: str, like: str) -> str:
-    """Zone files in which Berlin has the clock of another place."""
+    """Write zone files in which Berlin has the rules of another zone; return their folder."""
     (folder / "Europe").mkdir(parents=True)
     zone = resources.files("tzdata.zoneinfo").joinpath(*like.split("/"))
     (folder / "Europe" / "Berlin").write_bytes(zone.read_bytes())
@@ -74,9 +74,9 @@ def rules(folder: Path, version: str, like: str) -> str:
     return str(folder)
 
 
-def node(folder: str, url: str, deed: str) -> tuple[dict[str, Any], str]:
-    """What a process with those rules did and found, and what it logged."""
-    command = [sys.executable, "-c", NODE, folder, url, deed, MARCH]
+def node(folder: str, url: str, step: str) -> tuple[dict[str, Any], str]:
+    """Run a process with those rules; return what it found and its log."""
+    command = [sys.executable, "-c", NODE, folder, url, step, MARCH]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
@@ -87,7 +87,7 @@ def at(found: dict[str, Any]) -> list[str]:
 
 
 def test_keeper_follows_new_rules_once(url: str, tmp_path: Path) -> None:
-    """Summer time is given up: Berlin has the clock of Lagos, an hour ahead all year."""
+    """Berlin abolishes summer time and gets the rules of Lagos, UTC+1 all year."""
     old = rules(tmp_path / "old", "2031a", "Europe/Berlin")
     new = rules(tmp_path / "new", "2031b", "Africa/Lagos")
     made, _ = node(old, url, "create")
@@ -106,8 +106,8 @@ def test_keeper_follows_new_rules_once(url: str, tmp_path: Path) -> None:
     assert (older["moved"], at(older), older["rules"]) == (0, [AFTER], "2031b")
 
 
-def test_operator_can_ask_for_it(url: str, tmp_path: Path) -> None:
-    """Also where the rules do not say which they are."""
+def test_operator_can_recompute_zones(url: str, tmp_path: Path) -> None:
+    """Works also if the rules have no known version."""
     old = rules(tmp_path / "old", "2031a", "Europe/Berlin")
     unknown = rules(tmp_path / "unknown", "?", "Africa/Lagos")
     node(old, url, "create")
@@ -118,7 +118,7 @@ def test_operator_can_ask_for_it(url: str, tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_rules_are_looked_at_at_the_start_and_daily() -> None:
+async def test_zone_rules_are_checked_at_start_and_daily() -> None:
     app, store = open_app("memory:", Flow("work"), clock=ManualClock(NOW))
     async with app:
         often = app.keeper(KeeperOptions(upkeep_period_s=0))
@@ -128,12 +128,12 @@ async def test_rules_are_looked_at_at_the_start_and_daily() -> None:
         daily = app.keeper()
         for _ in range(3):
             await daily.run_once()
-        # Each of the four walks through the ledger looks at occurrences, facts and audit in turn.
+        # Each of the four walks prunes occurrences, events and the audit log in turn.
         assert (store.count("zone_rules"), store.count("prune_ledger")) == (4, 3 * 4)
 
 
 @in_loop
-async def test_installed_rules_that_are_not_in_use_are_told(
+async def test_installed_zone_rules_not_in_use_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(keeper, "rules_on_disk", lambda: "2999z")
@@ -143,7 +143,7 @@ async def test_installed_rules_that_are_not_in_use_are_told(
 
 
 @in_loop
-async def test_a_long_walk_goes_on_in_the_next_round() -> None:
+async def test_a_long_walk_continues_in_the_next_round() -> None:
     cursors: list[str | None] = []
 
     async def step(cursor: str | None) -> Recomputed:

@@ -1,4 +1,4 @@
-"""Workers inside a test: started, watched and stopped, with signals instead of waiting times."""
+"""Starts, watches and stops workers in a test, with signals instead of sleeps."""
 
 import asyncio
 import functools
@@ -17,12 +17,12 @@ from duly.stores.port import Store
 
 P = ParamSpec("P")
 LIMIT_S = 15.0
-"""More than any of these tests takes, and less than a poll that should not have been needed."""
+"""Longer than any of these tests takes, and shorter than a poll that should not be needed."""
 Step = Callable[..., Awaitable[None]]
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an async test to its end, or for so long."""
+    """Run an async test, for at most `LIMIT_S`."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -36,16 +36,16 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 class Watched:
-    """A store whose calls are counted, can be held up, and can be waited for."""
+    """A store whose calls are recorded and can be delayed and awaited."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
-        """Verb, arguments and answer, in the order of the answers."""
+        """Verb, arguments and answer of each call, in the order of the answers."""
         self.before: dict[str, Step] = {}
-        """Awaited with the arguments before a verb."""
+        """Per verb, awaited with the arguments before the call."""
         self.after: dict[str, Step] = {}
-        """Awaited with the answer before it is given."""
+        """Per verb, awaited with the answer before it is returned."""
         self._changed = asyncio.Condition()
 
     def __getattr__(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class Watched:
         return call
 
     def fail(self, verb: str, times: int = 1) -> None:
-        """Let a verb meet no database so many times."""
+        """Make a verb raise BackendUnavailable the given number of times."""
         left = [BackendUnavailable("planted")] * times
 
         async def fail(*_: object) -> None:
@@ -77,17 +77,17 @@ class Watched:
         self.before[verb] = fail
 
     def count(self, verb: str) -> int:
-        """How often a verb has answered."""
+        """Return how often a verb has answered."""
         return sum(name == verb for name, _, _ in self.calls)
 
     async def until(self, verb: str, times: int = 1) -> None:
-        """Wait until a verb has answered so many times more."""
+        """Wait until a verb has answered `times` more times."""
         wanted = self.count(verb) + times
         async with self._changed:
             await self._changed.wait_for(lambda: self.count(verb) >= wanted)
 
     async def ended(self, *ids: JobId, states: Collection[JobState] = FINAL) -> list[Job]:
-        """Wait until jobs are in one of the states; gives them."""
+        """Wait until all jobs are in one of the states; return them."""
         async with self._changed:
             while True:
                 jobs = [await self.store.get_job(job_id) for job_id in ids]
@@ -100,7 +100,7 @@ class Watched:
 def open_app(
     url: str, *flows: Flow, clock: Clock | None = None, look_ahead_s: float = 60
 ) -> tuple[Duly, Watched]:
-    """An application whose store is watched."""
+    """Return an application and its watched store."""
     app = Duly(url, flows=flows, clock=clock, look_ahead_s=look_ahead_s)
     watched = Watched(app.store)
     app._opened = cast(Store, watched)
@@ -109,7 +109,7 @@ def open_app(
 
 @asynccontextmanager
 async def working(app: Duly, **options: Any) -> AsyncIterator[Worker]:
-    """A worker while the block runs; whatever it raises is raised here."""
+    """Run a worker during the block; raise whatever it raises."""
     worker = app.worker(WorkerOptions(**{"slots": 2, "drain_s": 5, "stubborn_s": 1, **options}))
     task = asyncio.create_task(worker.run())
     try:
@@ -120,11 +120,11 @@ async def working(app: Duly, **options: Any) -> AsyncIterator[Worker]:
 
 
 async def enqueue(app: Duly, action: Any, inputs: Iterable[object], **options: Any) -> list[JobId]:
-    """Ids of jobs, one for each input."""
+    """Enqueue a job per input; return the ids."""
     answers = await app.client.enqueue_many(action, inputs, **options)
     return [answer.job_id for answer in answers]
 
 
 async def path(store: Any, job_id: JobId) -> list[str]:
-    """The states a job went through."""
+    """Return the states a job went through."""
     return [event.state.value for event in await store.job_events(job_id)]

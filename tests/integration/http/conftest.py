@@ -1,4 +1,4 @@
-"""Served applications for the tests of the HTTP surface."""
+"""Fixtures that serve applications to the tests of the HTTP API."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ Serve = Callable[..., Site]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves flows on a memory store with a clock that stands still."""
+    """Return a function that serves flows on a memory store with a manual clock."""
     with ExitStack() as stack:
 
         def start(*flows: Flow, url: str = "memory:", authorize: Any = None, **http: Any) -> Site:

@@ -1,4 +1,4 @@
-"""A listener of Duly in a thread, and clients on raw sockets that may be as slow as they like."""
+"""Runs a listener of Duly on a thread, and clients on raw sockets that can be arbitrarily slow."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ ASKED = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: {}\r\n\r\n"
 
 
 class Held:
-    """An ASGI application whose answers wait until the test releases them."""
+    """An ASGI application that holds its answers until the test releases them."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -29,7 +29,7 @@ class Held:
         self._released = asyncio.Event()
 
     def release(self) -> None:
-        """Let all held answers go, and hold no more."""
+        """Release all held answers and hold no more."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._released.set)
 
@@ -74,7 +74,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 class Client:
-    """One connection."""
+    """One client connection."""
 
     def __init__(self, port: int, *, receive_bytes: int | None = None) -> None:
         self.socket = socket.socket()
@@ -95,7 +95,7 @@ class Client:
         return self.answer()
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Read one answer."""
+        """Read one response."""
         read = b""
         while b"\r\n\r\n" not in read:
             read += self._part()
@@ -108,7 +108,7 @@ class Client:
         return int(first.split()[1]), headers, body
 
     def until(self, expected: bytes) -> bytes:
-        """Read until `expected` has come, in however many packets; return everything read."""
+        """Read until `expected` has arrived, in any number of packets; return everything read."""
         read = b""
         while expected not in read:
             read += self._part()
@@ -120,7 +120,7 @@ class Client:
         return part
 
     def until_closed(self) -> bytes:
-        """Read until the server closes; return what came before."""
+        """Read until the server closes the connection; return what was read."""
         read = b""
         try:
             while part := self.socket.recv(65_536):
@@ -130,7 +130,7 @@ class Client:
         return read
 
     def drip(self, text: str) -> bytes:
-        """Send a byte now and then, again and again, until the server answers or closes."""
+        """Send one byte at a time, slowly, until the server answers or closes the connection."""
         for number in range(int(LIMIT_S / DRIP_S)):
             ready, _, _ = select.select([self.socket], [], [], DRIP_S)
             if ready:
@@ -139,7 +139,7 @@ class Client:
                 self.socket.send(text[number % len(text)].encode())
             except (BrokenPipeError, ConnectionResetError):
                 return b""
-        raise AssertionError("the server listens to a client that drips")
+        raise AssertionError("the server neither answered a slow client nor closed its connection")
 
 
 Connect = Callable[..., Client]
@@ -147,7 +147,7 @@ Connect = Callable[..., Client]
 
 @contextmanager
 def running(listening: Listening, http: str = "auto") -> Iterator[Connect]:
-    """Run a listener on a thread; gives what connects to it. Clients are closed at the end."""
+    """Run a listener on a thread; yield a function that connects clients, closed at the end."""
     listening._server.config.http = http
     port = int(listening.url.rpartition(":")[2])
     thread = threading.Thread(target=asyncio.run, args=(listening.run(),), daemon=True)
@@ -166,7 +166,7 @@ def running(listening: Listening, http: str = "auto") -> Iterator[Connect]:
 
 
 def error_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, Any]:
-    """Status and word of a refusal, which must say that the connection is closed."""
+    """Return status and error of a refusal, which must announce that the connection is closed."""
     status, headers, body = answer
     assert headers["connection"] == "close"
     return status, json.loads(body)["error"]

@@ -1,4 +1,4 @@
-"""A real server for tests: uvicorn on a free port, asked over a socket with paths as written."""
+"""A real server for tests: uvicorn on a free port, called over a socket with verbatim paths."""
 
 import asyncio
 import http.client
@@ -26,7 +26,7 @@ NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """A response: status, decoded body, headers."""
 
     status: int
     body: Any
@@ -34,26 +34,26 @@ class Reply:
 
     @property
     def error(self) -> str | None:
-        """The one word of a problem."""
+        """Return the error code of the body, if it has one."""
         return self.body.get("error") if isinstance(self.body, dict) else None
 
 
 class Server(uvicorn.Server):
-    """A server that says when it answers."""
+    """A server that sets an event once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.answers = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start and set the event."""
         await super().startup(sockets)
         self.answers.set()
 
 
 @dataclass(frozen=True)
 class Site:
-    """A served application."""
+    """A served application, its port and its clock."""
 
     app: Duly
     port: int
@@ -61,11 +61,11 @@ class Site:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Return the base URL."""
         return f"http://127.0.0.1:{self.port}"
 
     def set_http(self, **options: Any) -> None:
-        """Change options of its HTTP surface, once its address is known."""
+        """Change HTTP options of the application after its address is known."""
         self.app.config = replace(self.app.config, http=replace(self.app.http, **options))
 
     def ask(
@@ -75,7 +75,7 @@ class Site:
         body: object = None,
         headers: Mapping[str, str] = BEARER,
     ) -> Reply:
-        """Send one request; bytes go as they are, anything else as JSON."""
+        """Send one request; bytes are sent unchanged, anything else as JSON."""
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
@@ -94,16 +94,16 @@ class Site:
         headers: Mapping[str, str] = BEARER,
         flow: str = "mail",
     ) -> Reply:
-        """Ask for one dispatch; the id as it shall stand in the path."""
+        """Request one dispatch; `schedule_id` is put into the path unchanged."""
         path = f"/api/flows/{flow}/schedules/{schedule_id}/dispatch"
         return self.ask("POST", path, body, headers)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Wait for a call of the application."""
+        """Run a coroutine to its end and return its result."""
         return asyncio.run(coroutine)
 
     def jobs(self) -> list[Job]:
-        """Every job there is, oldest first."""
+        """Return all jobs, oldest first."""
         return self.run(self.app.store.list_jobs(JobFilter(), limit=1_000))[::-1]
 
 

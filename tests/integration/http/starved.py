@@ -1,6 +1,6 @@
-"""A server whose application takes every descriptor of the process, and gives them back.
+"""A server whose application takes all file descriptors of the process and gives them back.
 
-Run as a process of its own: `python -m tests.integration.http.starved`. Prints its port.
+Run as a separate process: `python -m tests.integration.http.starved`. Prints its port.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ accepting.RETRY_S = 0.02
 
 
 class Starving:
-    """Answers the number of accepts that failed since the last log line."""
+    """An ASGI application that answers with the count of failed accepts since the last log line."""
 
     def __init__(self) -> None:
         self._taken: list[int] = []

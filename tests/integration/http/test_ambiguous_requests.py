@@ -1,4 +1,4 @@
-"""Requests that a proxy and this server could read differently, as raw bytes over a socket."""
+"""Requests that a proxy and this server could parse differently, sent as raw bytes."""
 
 import asyncio
 import hmac
@@ -62,13 +62,13 @@ def mail() -> Flow:
 
 
 class Site:
-    """API and dashboard, served by one of uvicorn's parsers."""
+    """API and dashboard, served with one of uvicorn's HTTP parsers."""
 
     def __init__(self, app: Duly, auth: OperatorAuth, port: int) -> None:
         self.app, self.auth, self.port = app, auth, port
 
     def send(self, *parts: str) -> tuple[list[int], bytes]:
-        """Send raw bytes, read until the server closes; return every status and all of it."""
+        """Send raw bytes, read until the server closes; return the statuses and all bytes read."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             connection.sendall("".join(parts).encode("latin-1"))
             read = b""
@@ -156,7 +156,7 @@ def test_other_odd_framing_is_refused(site: Site, framing: list[str]) -> None:
         ["Content-Type: application/json", "Content-Type: text/plain"],
     ],
 )
-def test_repeated_headers_that_decide_are_refused(site: Site, repeated: list[str]) -> None:
+def test_repeated_headers_that_matter_are_refused(site: Site, repeated: list[str]) -> None:
     named = {each.partition(":")[0] for each in repeated}
     others = [each for each in (HOST, TOKEN) if each.partition(":")[0] not in named]
     statuses, _ = site.send(a_request("POST", DISPATCH, [*others, *repeated, LENGTH]))
@@ -166,7 +166,9 @@ def test_repeated_headers_that_decide_are_refused(site: Site, repeated: list[str
 
 @pytest.mark.parametrize("name", ["X-Signature", "X-Delivery"])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_a_webhook_reads_must_come_once(site: Site, name: str, is_first: bool) -> None:
+def test_repeated_headers_that_a_webhook_reads_are_refused(
+    site: Site, name: str, is_first: bool
+) -> None:
     body = json.dumps({"code": "c1"})
     signature = hmac.new(SENDER.encode(), body.encode(), "sha256").hexdigest()
     headers = [HOST, f"X-Signature: {signature}", "X-Delivery: d1", f"Content-Length: {len(body)}"]
@@ -176,7 +178,7 @@ def test_what_a_webhook_reads_must_come_once(site: Site, name: str, is_first: bo
     assert statuses == [400]
     assert b"ambiguous_request" in read
     assert site.jobs() == 0
-    # Headers that nobody decides by may be repeated.
+    # Headers that do not affect any decision may be repeated.
     accepts = ["Accept: a/b", "Accept: c/d", "X-Other: 1", "X-Other: 2"]
     assert site.send(a_request("POST", WEBHOOK, [*accepts, *headers], body))[0] == [202]
 
@@ -189,7 +191,7 @@ def test_what_a_webhook_reads_must_come_once(site: Site, name: str, is_first: bo
         ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-origin"],
     ],
 )
-def test_the_dashboard_refuses_them_too(site: Site, repeated: list[str]) -> None:
+def test_dashboard_refuses_repeated_headers(site: Site, repeated: list[str]) -> None:
     cookie = f"Cookie: {COOKIE}={site.auth.begin(ADA)}"
     others = [] if repeated[0].startswith("Host") else [HOST]
     sent = a_request("POST", "/sign-out", [*others, cookie, *repeated, LENGTH])
@@ -197,13 +199,13 @@ def test_the_dashboard_refuses_them_too(site: Site, repeated: list[str]) -> None
 
 
 @pytest.mark.parametrize("name", sorted(ONCE))
-def test_every_header_that_decides_counts_once(name: str) -> None:
+def test_every_unique_header_is_ambiguous_when_repeated(name: str) -> None:
     once: list[Any] = [(name.encode(), b"1")]
     assert ambiguity_of(once) is None
     assert name in str(ambiguity_of([*once, (name.title().encode(), b"1")]))
 
 
-def test_only_reading_a_repeated_header_is_refused() -> None:
+def test_repeated_headers_are_refused_only_when_read() -> None:
     headers = UniqueHeaders([(b"X-A", b"1"), (b"x-a", b"2"), (b"Via", b"p"), (b"via", b"q")])
     assert headers.get("x-b", "none") == "none"
     assert headers["via"] == "p, q"

@@ -1,4 +1,4 @@
-"""The API for end users: their own schedules, whole life, and nobody else's."""
+"""The API for end users: the full life of their own schedules, and no access to those of others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +131,7 @@ def test_previews_of_a_stored_rule_and_of_a_new_one(site: Site) -> None:
     ]
 
 
-def test_history_says_what_became_of_it(site: Site) -> None:
+def test_history_lists_outcomes_in_pages(site: Site) -> None:
     ask(site, "POST", body=DIGEST)
     assert ask(site, "GET", "/digest/history").body == {"occurrences": [], "next": None}
     for day in ("04", "11"):
@@ -146,7 +146,7 @@ def test_history_says_what_became_of_it(site: Site) -> None:
     assert rest["occurrences"] == [oldest]
 
 
-def test_nobody_reaches_the_schedules_of_another(site: Site) -> None:
+def test_schedules_of_other_users_are_not_found(site: Site) -> None:
     ask(site, "POST", body=DIGEST)
     calls = [
         ("GET", "/digest", None),
@@ -172,13 +172,13 @@ def test_without_a_principal_or_without_authenticate_it_is_401(serve: Serve, sit
     for reply in (
         ask(site, "GET", who=""),
         ask(closed, "GET"),
-        closed.ask("GET", MY, headers=BEARER),  # the scheduler's secret is no user
+        closed.ask("GET", MY, headers=BEARER),  # the dispatch secret does not identify a user
         ask(closed, "POST", body=DIGEST),
     ):
         assert (reply.status, reply.body) == (401, {"error": "unauthorized"})
 
 
-def test_a_principal_of_nobody_is_not_the_system(
+def test_an_empty_principal_is_not_the_system(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = serve(mail(), authenticate=lambda _: Principal())
@@ -195,7 +195,7 @@ def test_a_principal_of_nobody_is_not_the_system(
     assert told.count("http.authenticate_system") == 1
 
 
-def test_unknown_flow_is_not_found_to_somebody_known(site: Site) -> None:
+def test_unknown_flow_is_not_found_when_authenticated(site: Site) -> None:
     reply = site.ask("GET", "/api/flows/male/my/schedules", headers={"x-user": "ada"})
     assert (reply.status, reply.error) == (404, "flow_not_found")
 
@@ -220,7 +220,7 @@ def test_unknown_flow_is_not_found_to_somebody_known(site: Site) -> None:
         ({"description": "d" * 1_001}, "invalid_body", "description"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(
+def test_invalid_schedules_are_refused_with_the_reason(
     site: Site, change: dict[str, Any], error: str, hint: str
 ) -> None:
     reply = ask(site, "POST", body=DIGEST | change)
@@ -229,7 +229,7 @@ def test_what_cannot_be_is_refused_with_the_reason(
     assert ask(site, "GET").body["schedules"] == []
 
 
-def test_too_often_too_large_too_many(site: Site) -> None:
+def test_bad_interval_and_large_inputs_are_refused(site: Site) -> None:
     reply = ask(site, "POST", body=DIGEST | {"trigger": {"v": 1, "kind": "every"}})
     assert reply.status == 400
     large = DIGEST | {"input": {"to": "x" * 600_000}}
@@ -247,7 +247,7 @@ def test_conflicts_are_409(site: Site) -> None:
     assert (stale.status, stale.error) == (409, "conflict")
 
 
-def test_a_change_is_checked_against_what_stays(site: Site) -> None:
+def test_a_change_is_validated_with_the_unchanged_fields(site: Site) -> None:
     ask(site, "POST", body=DIGEST)
     for change in ({"input": {"to": 5}}, {"action": "purge"}, {"input": None}):
         assert ask(site, "PATCH", "/digest", change).error == "invalid_schedule"
@@ -298,7 +298,7 @@ def test_other_methods_are_405_with_what_is_allowed(site: Site, path: str, allow
     assert (reply.status, reply.headers["allow"]) == (405, allowed)
 
 
-def test_an_authenticate_that_raises_lets_nobody_in(serve: Serve) -> None:
+def test_an_authenticate_that_raises_refuses_the_request(serve: Serve) -> None:
     def broken(request: Request) -> Principal | None:
         raise RuntimeError("jwks unreachable at auth.internal")
 

@@ -1,7 +1,7 @@
-"""Connections of our own server: how many there may be, and how long a client may take.
+"""Connections of Duly's own server: how many are accepted, and how long a client may take.
 
-Real sockets, with h11 and with httptools. Nothing here looks at how long it took: a client waits
-until the server does what it should, and the test's own time limit catches a server that does not.
+Real sockets, with h11 and with httptools. No test measures durations: a client waits until the
+server does what it should, and the time limit of the test catches a server that does not.
 """
 
 import logging
@@ -26,7 +26,7 @@ Serve = Callable[..., Site]
 
 @pytest.fixture(params=PARSERS)
 def serve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Serves an application that can be held; every time limit is long unless it is named."""
+    """Return a function that serves a `Held` application; unnamed time limits are long."""
     monkeypatch.setattr(accepting, "SWEEP_S", 0.02)
     with ExitStack() as stack:
 
@@ -88,7 +88,7 @@ def test_a_body_in_time_is_read_and_the_connection_goes_on(serve: Serve) -> None
     assert held.bodies == [b"one", b"another"]
 
 
-def test_a_body_that_nobody_reads_does_not_keep_a_connection(serve: Serve) -> None:
+def test_an_unread_body_does_not_keep_a_connection(serve: Serve) -> None:
     _, connect, _ = serve(header_timeout_s=0.3, idle_timeout_s=1)
     client = connect()
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n")
@@ -101,17 +101,17 @@ def test_a_client_that_reads_nothing_is_closed(serve: Serve) -> None:
     client = connect(receive_bytes=4_096)
     client.send(ASKED.format("/large", "close"))
     assert held.begun.acquire(timeout=LIMIT_S)
-    # The application waits in send(); it goes on when the connection is closed.
+    # The application waits in send() and continues when the connection is closed.
     assert held.ended.acquire(timeout=LIMIT_S)
     assert len(listening.connections) == 0
 
 
-def test_an_answer_may_take_longer_than_any_of_these(serve: Serve) -> None:
+def test_a_response_may_take_longer_than_the_limits(serve: Serve) -> None:
     held, connect, _ = serve(header_timeout_s=0.1, idle_timeout_s=1, body_timeout_s=0.1)
     waiting = connect()
     waiting.send(ASKED.format("/held", "close"))
     assert held.begun.acquire(timeout=LIMIT_S)
-    # Others that came later were closed, so the limits have passed.
+    # A later connection was closed for its timeout, so the limits have passed.
     assert connect().until_closed() == b""
     held.release()
     assert waiting.answer()[0] == 200
@@ -127,7 +127,7 @@ def test_requests_beyond_the_limit_are_answered_503_and_probes_200(serve: Serve)
         status, headers, _ = (refused := connect().ask("/"))
         assert error_of(refused) == (503, "too_many_connections")
         assert headers["retry-after"]
-        # The connection is closed after a probe too, whatever was asked for.
+        # The connection is closed after a probe too, even if the client asked for keep-alive.
         probe = connect()
         status, headers, _ = probe.ask("/readyz", "keep-alive")
         assert (status, headers["connection"]) == (200, "close")
@@ -139,14 +139,14 @@ def test_requests_beyond_the_limit_are_answered_503_and_probes_200(serve: Serve)
     assert connect().ask("/")[0] == 200
 
 
-def test_idle_connections_use_the_limit_up_and_no_more(serve: Serve) -> None:
+def test_idle_connections_never_exceed_the_limit(serve: Serve) -> None:
     _, connect, listening = serve(connections=4)
     idle = [connect() for _ in range(100)]
     for _ in range(20):
         assert error_of(connect().ask("/")) == (503, "too_many_connections")
         assert connect().ask("/readyz")[0] == 200
         assert len(listening.connections) <= 4 + PROBE_RESERVE
-    # The first ones have their place; those beyond it made room for others.
+    # The first four keep their connections; later ones were closed to make room.
     assert [each.ask("/")[0] for each in idle[:4]] == [200] * 4
     for each in idle[4 : 100 - PROBE_RESERVE]:
         assert each.until_closed() == b""
@@ -165,7 +165,7 @@ def test_beyond_the_reserve_connections_are_closed_at_once(serve: Serve) -> None
     assert [each.answer()[0] for each in busy] == [200] * len(busy)
 
 
-def test_a_full_server_says_so_once(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_server_logs_it_once(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     _, connect, _ = serve(connections=1)
     clients = [connect() for _ in range(50)]
     assert connect().ask("/readyz")[0] == 200
@@ -188,10 +188,10 @@ def test_bad_requests_are_logged_once(serve: Serve, caplog: pytest.LogCaptureFix
     ) == 1
 
 
-def test_a_slow_delivery_and_a_slow_form_are_refused(
+def test_a_slow_dispatch_and_a_slow_form_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The API and the dashboard, whose readers of bodies are two."""
+    """Covers the API and the dashboard, which read bodies with different code."""
     monkeypatch.setattr(accepting, "SWEEP_S", 0.02)
     app = Duly("memory:", flows=[Flow("mail")], http=HttpOptions(gateways=[Gateway(SECRET)]))
     settings = Settings(body_timeout_s=0.2)
@@ -215,7 +215,7 @@ def test_live_pages_leave_connections_for_others() -> None:
             client = connect()
             client.send(ASKED.format("/live?at=/", "close"))
             streams.append(client)
-        # The first event shows that the stream has begun and is counted.
+        # The first event shows that the stream has started and is counted.
         for each in streams:
             assert each.until(b"retry: ").startswith(b"HTTP/1.1 200 ")
         status, _, body = connect().ask("/live?at=/")
@@ -223,7 +223,7 @@ def test_live_pages_leave_connections_for_others() -> None:
         assert connect().ask("/healthz")[0] == 200
 
 
-def test_a_server_stops_while_clients_say_nothing() -> None:
+def test_a_server_stops_while_clients_are_idle() -> None:
     listening = Listening(Held(), Address(port=0), Settings(**PATIENT), 4)  # type: ignore[arg-type]
     with running(listening) as connect:
         idle = [connect() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The dispatch contract over real HTTP: every status and body, for schedules that are stored."""
+"""The dispatch contract over real HTTP: every status and body for stored schedules."""
 
 import asyncio
 import http.client
@@ -120,11 +120,11 @@ def test_names_of_128_are_dispatched_and_of_129_are_bad_ids(site: Site) -> None:
         (SYSTEM, "night:ly"),
     ],
 )
-def test_ids_of_any_text_reach_exactly_their_schedule(
+def test_ids_with_any_characters_reach_exactly_their_schedule(
     serve: Serve, scope: Scope, name: str
 ) -> None:
     site = serve(mail())
-    # The neighbours that a wrong decoding would reach.
+    # Names that a wrong decoding of the id would match.
     for near_scope, near_name in ((user("a"), "b"), (user("A"), "/"), (user("b"), "c")):
         store(site, near_scope, near_name, input={"to": "neighbour"})
     if (scope, name) != (user("b"), "c"):
@@ -136,7 +136,7 @@ def test_ids_of_any_text_reach_exactly_their_schedule(
 
 
 @pytest.mark.parametrize("raw", ["x", "/k", "u/", "u_2/digest", "u_1/Digest", "system/digest"])
-def test_what_names_no_schedule_is_not_found(site: Site, raw: str) -> None:
+def test_ids_of_no_schedule_are_not_found(site: Site, raw: str) -> None:
     reply = site.dispatch(raw)
     assert (reply.status, reply.body) == (404, {"error": "schedule_not_found"})
 
@@ -259,7 +259,7 @@ def test_a_key_reaches_no_further_than_its_schedule(serve: Serve) -> None:
     again = [site.dispatch(f"{who}/{name}", day).body["status"] for who, name in every]
     assert (first, again) == ([202] * 3, ["duplicate"] * 3)
     jobs = site.jobs()
-    # Ids made in one millisecond sort by chance.
+    # The order of ids made in the same millisecond is random.
     assert sorted((job.scope, job.workspace) for job in jobs) == [
         (f"user:{who}", "acme") for who, _ in every
     ]
@@ -267,7 +267,7 @@ def test_a_key_reaches_no_further_than_its_schedule(serve: Serve) -> None:
 
 
 def test_requests_without_a_time_or_key_are_never_duplicates(site: Site) -> None:
-    """Even in one millisecond: the clock stands still here."""
+    """The clock stands still, so all three come in the same millisecond."""
     assert [site.dispatch("u_1/digest").status for _ in range(3)] == [202] * 3
     assert len(site.jobs()) == 3
 
@@ -285,7 +285,7 @@ def test_equal_requests_at_once_make_one_job(site: Site) -> None:
     assert len(site.jobs()) == 1
 
 
-def test_a_run_in_flight_is_in_the_way(serve: Serve) -> None:
+def test_a_run_in_flight_makes_the_next_one_skipped(serve: Serve) -> None:
     site = serve(mail())
     store(site, user("u_1"), "digest", policies=Policies(overlap="skip"))
     first = site.dispatch("u_1/digest", {"nominalFireTime": AT})
@@ -309,7 +309,7 @@ def test_the_action_runs_as_the_owner_and_never_as_the_gateway(serve: Serve) -> 
     ]
 
 
-def test_authorize_may_say_no(serve: Serve) -> None:
+def test_authorize_can_deny_a_dispatch(serve: Serve) -> None:
     asked: list[tuple[str | None, str]] = []
 
     def authorize(principal: Principal, schedule: object) -> bool:
@@ -325,15 +325,15 @@ def test_authorize_may_say_no(serve: Serve) -> None:
     assert asked == [("u_1", "digest"), ("u_2", "digest")]
 
 
-def test_an_authorize_that_raises_lets_nobody_through(serve: Serve) -> None:
+def test_an_authorize_that_raises_dispatches_nothing(serve: Serve) -> None:
     def authorize(principal: Principal, schedule: object) -> bool:
-        raise RuntimeError("its database is away")
+        raise RuntimeError("db.internal is unreachable")
 
     site = serve(mail(), authorize=authorize)
     store(site, user("u_1"), "digest")
     reply = site.dispatch("u_1/digest")
     assert (reply.status, reply.error) == (500, "dispatch_failed")
-    assert "away" not in str(reply.body)
+    assert "db.internal" not in str(reply.body)
     assert site.jobs() == []
 
 

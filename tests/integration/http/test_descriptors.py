@@ -1,4 +1,4 @@
-"""Descriptors: how many a process takes, how many connections get, and when there are none."""
+"""File descriptors: the limit of a process, the share for connections, and running out of them."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def limited(limits: str, *words: str) -> list[str]:
-    """Return a command line that runs Python under a limit of descriptors."""
+    """Return a command line that runs Python under a limit of file descriptors."""
     return ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", sys.executable, *words]
 
 
@@ -25,7 +25,7 @@ def limited(limits: str, *words: str) -> list[str]:
     ("descriptors", "connections"),
     [(None, 1_000), (50, 8), (144, 8), (256, 64), (1_024, 448), (65_536, 1_000)],
 )
-def test_connections_get_half_of_what_is_not_reserved(
+def test_connections_get_half_of_the_unreserved_descriptors(
     descriptors: int | None, connections: int
 ) -> None:
     assert connection_limit(Settings(), descriptors) == connections
@@ -58,7 +58,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one(limits: str, expected: str) ->
 
 @contextmanager
 def starving(log: Path) -> Iterator[int]:
-    """Run a server that can take its own descriptors away; gives its port."""
+    """Run a server that can use up its own descriptors; yield its port."""
     with log.open("w") as errors:
         process = subprocess.Popen(
             limited("ulimit -n 64", "-m", "tests.integration.http.starved"),
@@ -75,7 +75,7 @@ def starving(log: Path) -> Iterator[int]:
         process.communicate(timeout=30)
 
 
-def test_a_server_without_descriptors_waits_for_some_and_says_so_once(tmp_path: Path) -> None:
+def test_a_server_without_descriptors_retries_and_logs_it_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with starving(log) as port, ExitStack() as stack:
         first = stack.enter_context(closing(Client(port)))
@@ -84,7 +84,7 @@ def test_a_server_without_descriptors_waits_for_some_and_says_so_once(tmp_path: 
             second = stack.enter_context(
                 closing(Client(port))
             )  # the system takes it; the server cannot
-            # It is tried again and again, and who is connected is answered meanwhile.
+            # The server keeps retrying, and meanwhile answers clients that are connected.
             while int(first.ask("/", "keep-alive")[2]) < tries:
                 assert log.stat().st_size < 10_000
             assert first.ask("/give", "keep-alive")[0] == 200

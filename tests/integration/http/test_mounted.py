@@ -1,4 +1,4 @@
-"""The surface inside other applications: mounted, below a root path, and beside their routes."""
+"""The API inside other applications: mounted, below a root path, and beside their routes."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_ids_survive_every_mount(mount: Any, prefix: str) -> None:
         assert found["servers"] == [{"url": prefix.replace("%20", " ") or "/"}]
 
 
-def test_the_routes_of_the_outer_application_stay_its_own() -> None:
+def test_routes_of_the_outer_application_still_answer() -> None:
     app = app_with_a_schedule()
     with served(in_fastapi(app)) as port:
         site = Site(app, port, ManualClock(NOW))
@@ -75,7 +75,7 @@ def test_the_routes_of_the_outer_application_stay_its_own() -> None:
         assert site.ask("GET", "/duly/nothing", headers={}).status == 401
 
 
-def test_what_is_not_the_api_may_be_anothers() -> None:
+def test_other_paths_reach_another_application() -> None:
     app = app_with_a_schedule()
 
     async def other(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""The order of the checks, and that nothing is said before authentication."""
+"""The order of the checks, and that nothing is revealed before authentication."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def create(site: Site, name: str = "digest", **options: Any) -> None:
 
 
 def test_every_check_answers_before_the_next(serve: Serve) -> None:
-    """One request is wrong in every way; mended step by step, each answer is the next check's."""
+    """One request fails every check; as it is fixed step by step, the next check answers."""
     site = serve(mail(enabled=False, action="gone"), authorize=lambda *_: False)
     path = "/api/flows/{flow}/schedules/{id}/dispatch"
     large, bad, fine = b"x" * 20_000, b"{", b""
@@ -86,7 +86,7 @@ def test_the_checks_behind_the_resolver_keep_their_order(serve: Serve) -> None:
         assert (reply.status, reply.error) == (status, error)
 
 
-def test_a_duplicate_is_a_duplicate_before_anything_is_asked_again(serve: Serve) -> None:
+def test_a_duplicate_is_answered_before_other_checks(serve: Serve) -> None:
     site = serve(mail())
     create(site)
     assert site.dispatch("u_1/digest", {"nominalFireTime": AT}).status == 202
@@ -96,7 +96,9 @@ def test_a_duplicate_is_a_duplicate_before_anything_is_asked_again(serve: Serve)
 
 
 @pytest.mark.parametrize("headers", [{}, WRONG, {"authorization": f"Basic {SECRET}"}])
-def test_everything_looks_the_same_to_a_stranger(serve: Serve, headers: dict[str, str]) -> None:
+def test_unauthenticated_requests_all_get_the_same_answer(
+    serve: Serve, headers: dict[str, str]
+) -> None:
     site = serve(mail())
     create(site)
     asked = [
@@ -119,11 +121,11 @@ def test_everything_looks_the_same_to_a_stranger(serve: Serve, headers: dict[str
     replies = [site.ask(method, path, headers=headers) for method, path in asked]
     for reply in replies:
         assert (reply.status, reply.body) == (401, {"error": "unauthorized"})
-        assert _told(reply) == _told(replies[0])
+        assert _headers_without_date(reply) == _headers_without_date(replies[0])
     assert site.ask("GET", "/api/nothing").error == "not_found"
 
 
-def _told(reply: Reply) -> dict[str, str]:
+def _headers_without_date(reply: Reply) -> dict[str, str]:
     return {name: text for name, text in reply.headers.items() if name != "date"}
 
 
@@ -153,7 +155,7 @@ def test_the_secret_comes_from_the_environment_and_can_be_changed(
 
 
 class TestSigned:
-    """Dispatches that are signed instead of carrying the secret."""
+    """Dispatches with a signature instead of the secret."""
 
     @pytest.fixture
     def site(self, serve: Serve) -> Site:
@@ -184,7 +186,7 @@ class TestSigned:
                 sent = [self.send(site, raw, self.aimed(raw), name=name) for _ in range(2)]
                 assert [each.status for each in sent] == [202, 200]
 
-    def test_a_replay_after_the_window_is_a_strangers(self, site: Site) -> None:
+    def test_a_replay_after_the_window_is_unauthorized(self, site: Site) -> None:
         assert self.send(site, "u_1/digest", self.aimed("u_1/digest"), late_s=301).status == 401
         assert site.jobs() == []
 
@@ -206,7 +208,7 @@ class TestSigned:
 
 
 class TestStrict:
-    """Strict mode: only an occurrence that the schedule has about now."""
+    """Strict mode: accepts only an occurrence of the schedule that is close to now."""
 
     @pytest.fixture
     def site(self, serve: Serve) -> Site:
@@ -239,7 +241,7 @@ class TestStrict:
         assert site.dispatch("u_1/digest", tomorrow).status == 400
 
 
-def test_a_store_that_is_away_takes_no_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_uses_up_no_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve(mail())
     create(site)
     with monkeypatch.context() as away:

@@ -1,4 +1,4 @@
-"""An index of an application's own: its collection, and ticks that claim from it."""
+"""An index implemented by the application: its collection, and ticks that claim from it."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ from tests.integration.http.site import BEARER, NOW, SECRET
 from tests.integration.http.test_tick import endpoint
 
 
-class Kept:
-    """Schedules of user u_1 in a memory store, with their rows in an index of its own."""
+class IndexedElsewhere:
+    """Schedules of user u_1 in a memory store, with their rows in an index outside of it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
@@ -38,7 +38,7 @@ class Kept:
 
     @property
     def names(self) -> list[str]:
-        """What has a row in the index, while the store's own index stays empty."""
+        """Return the names that have a row in the index; the store's own index must be empty."""
         assert asyncio.run(self.store.list_rows()) == []
         return sorted(key.name for key in self.index.rows)
 
@@ -55,7 +55,7 @@ class Kept:
 
 
 def test_rows_follow_the_schedules() -> None:
-    kept, run = Kept(), asyncio.run
+    kept, run = IndexedElsewhere(), asyncio.run
     run(kept.mine.create("a", "0 9 * * *", action="send"))
     run(kept.mine.create("b", "0 9 * * *", action="send", enabled=False))
     run(kept.mine.create_many([NewSchedule("c", "0 9 * * *", "send")]))
@@ -72,8 +72,8 @@ def test_rows_follow_the_schedules() -> None:
     assert kept.names == ["b", "d", "e"]
 
 
-def test_an_edit_of_words_leaves_a_due_row_alone() -> None:
-    kept, run = Kept(), asyncio.run
+def test_an_edit_without_a_new_time_keeps_a_due_row() -> None:
+    kept, run = IndexedElsewhere(), asyncio.run
     run(kept.mine.create("a", "0 9 * * *", action="send"))
     kept.clock.advance(hours=3)
     run(kept.mine.update("a", note="hello", input={"n": 1}))
@@ -82,7 +82,7 @@ def test_an_edit_of_words_leaves_a_due_row_alone() -> None:
 
 
 def test_lost_rows_come_back_after_the_last_time() -> None:
-    kept, run = Kept(), asyncio.run
+    kept, run = IndexedElsewhere(), asyncio.run
     run(kept.mine.create("a", "0 9 * * *", action="send"))
     run(kept.mine.create("b", "0 9 * * *", action="send", enabled=False))
     kept.index.rows.clear()
@@ -94,11 +94,11 @@ def test_lost_rows_come_back_after_the_last_time() -> None:
 
 def test_create_in_is_refused() -> None:
     with pytest.raises(InvalidInput, match="outside the transaction"):
-        Kept().mine.create_in(object(), "a", "0 9 * * *", action="send")
+        IndexedElsewhere().mine.create_in(object(), "a", "0 9 * * *", action="send")
 
 
 def test_a_tick_posts_each_occurrence_once(caplog: pytest.LogCaptureFixture) -> None:
-    kept, seen = Kept(), list[int]()
+    kept, seen = IndexedElsewhere(), list[int]()
     for name in ("good", "bad"):
         asyncio.run(kept.mine.create(name, "0 9 * * *", action="send"))
     kept.clock.advance(hours=2)
@@ -116,7 +116,7 @@ def test_a_tick_posts_each_occurrence_once(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_tick_keeps_its_limits() -> None:
-    kept = Kept()
+    kept = IndexedElsewhere()
     for number in range(7):
         asyncio.run(kept.mine.create(f"{number}", "0 9 * * *", action="send"))
     kept.clock.advance(hours=2)
@@ -125,9 +125,9 @@ def test_a_tick_keeps_its_limits() -> None:
         assert kept.tick(kept.index, there.port).posted == 2
 
 
-def test_what_is_no_index_is_refused() -> None:
+def test_an_object_that_is_no_index_is_refused() -> None:
     with pytest.raises(InvalidInput, match="neither claim_dispatches nor claim_due"):
-        Kept().tick(object(), 1)  # type: ignore[arg-type]
+        IndexedElsewhere().tick(object(), 1)  # type: ignore[arg-type]
 
 
 def test_the_route_claims_from_the_index(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Dispatch through a flow's own resolver: what it sees, what it may answer, and what it may not."""
+"""Dispatch through a flow's own resolver: what it is given and which answers are accepted."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ AT = "2026-05-04T09:00:00Z"
 
 
 class Calls:
-    """A resolver that answers what it is told, and remembers what it was asked."""
+    """A resolver that returns a given answer and records its calls."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -74,7 +74,7 @@ def test_missing_disabled_and_ownerless_are_refused(serve: Serve, answer: Any) -
     assert site.jobs() == []
 
 
-def test_a_resolver_that_raises_is_a_failure_without_its_words(serve: Serve) -> None:
+def test_an_error_of_a_resolver_is_not_disclosed(serve: Serve) -> None:
     site, _ = served(serve, RuntimeError("password=hunter2"))
     reply = site.dispatch("u_1/k")
     assert (reply.status, reply.error) == (500, "resolver_failed")
@@ -103,7 +103,7 @@ def test_a_bad_answer_never_reaches_the_action(serve: Serve, answer: Any, hint: 
     assert site.jobs() == []
 
 
-def test_an_answer_of_another_kind_is_a_failure(serve: Serve) -> None:
+def test_an_answer_of_another_type_is_a_failure(serve: Serve) -> None:
     site, _ = served(serve, lambda _: "soon")
     assert site.dispatch("u_1/k").error == "resolver_failed"
 
@@ -139,7 +139,7 @@ def test_the_action_runs_as_the_principal_of_the_answer(serve: Serve) -> None:
     ]
 
 
-def test_somebody_else_only_with_the_resolvers_word(serve: Serve) -> None:
+def test_another_owner_needs_the_resolvers_vouch(serve: Serve) -> None:
     site, calls = served(serve, config(principal=Principal("u_9")))
     refused = site.dispatch("order-17")
     assert (refused.status, refused.error) == (400, "invalid_schedule")
@@ -149,7 +149,7 @@ def test_somebody_else_only_with_the_resolvers_word(serve: Serve) -> None:
     assert [job.scope for job in site.jobs()] == ["user:u_9"]
 
 
-def test_a_gateway_with_a_principal_gets_its_own_only(serve: Serve) -> None:
+def test_a_gateway_with_a_principal_reaches_only_its_schedules(serve: Serve) -> None:
     site, calls = served(serve, None, gateways=[Gateway(OWN, Principal("u_1"))])
     own = {"authorization": f"Bearer {OWN}"}
     calls.answer = lambda ctx: config(principal=ctx.vouch(Principal("u_2")))

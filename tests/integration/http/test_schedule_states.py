@@ -1,4 +1,4 @@
-"""Dispatches over HTTP are accepted for active schedules only, whatever their hand-over."""
+"""Dispatches over HTTP are accepted for active schedules only, with any hand-over."""
 
 from datetime import timedelta
 
@@ -93,7 +93,7 @@ def test_a_finished_static_schedule_is_not_found(serve: Serve) -> None:
 def test_a_resolver_cannot_run_a_stored_schedule_that_is_paused(
     serve: Serve, enabled: bool
 ) -> None:
-    """Whoever paused it here did so whatever a resolver says; a disabled answer is refused too."""
+    """A pause in the store outweighs the resolver's answer; a disabled answer is refused too."""
     flow = mail()
 
     @flow.resolve
@@ -109,7 +109,7 @@ def test_a_resolver_cannot_run_a_stored_schedule_that_is_paused(
 
 
 def test_a_schedule_paused_while_it_is_authorised_is_not_found(serve: Serve) -> None:
-    """The pause comes after the schedule was read and before its job is made."""
+    """The pause commits after the schedule was read and before its job is inserted."""
     sites: list[Site] = []
 
     async def authorize(*_: object) -> bool:

@@ -1,4 +1,4 @@
-"""Sign-out: a cookie that somebody kept is worth nothing afterwards, in any server process."""
+"""Sign-out: the session cookie is invalid afterwards, in every server process."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SHARED = b"one secret of all processes"
 
 @pytest.fixture(params=["memory:", "sqlite"])
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[tuple[Duly, str]]]:
-    """Two servers over one database and one session secret; of a memory store there is one."""
+    """Serve two applications with one database and session secret; one if the store is memory."""
     with ExitStack() as stack:
         found = []
         for _ in range(1 if request.param == "memory:" else 2):
@@ -47,7 +47,7 @@ def ask(method: str, url: str, cookie: str, **options: Any) -> httpx.Response:
     return httpx.request(method, url, headers={"cookie": f"{COOKIE}={cookie}"}, **options)
 
 
-def test_a_kept_cookie_is_refused_after_sign_out(servers: list[tuple[Duly, str]]) -> None:
+def test_a_session_cookie_is_refused_after_sign_out(servers: list[tuple[Duly, str]]) -> None:
     first, last = servers[0][1], servers[-1][1]
     kept, other = signed_in(first), signed_in(first)
     page = ask("GET", f"{last}/queue?name=default", kept)
@@ -60,9 +60,9 @@ def test_a_kept_cookie_is_refused_after_sign_out(servers: list[tuple[Duly, str]]
         assert ask("GET", f"{url}/jobs", kept).headers["location"].startswith("/sign-in")
         assert ask("GET", f"{url}/metrics", kept).status_code == 401
         assert ask("GET", f"{url}/live?at=/jobs", kept).status_code == 401
-        wish = ask("POST", f"{url}/queue/pause", kept, data={"csrf": token[1], "name": "default"})
-        assert wish.status_code == 403
-        # Another session of the same operator goes on.
+        pause = ask("POST", f"{url}/queue/pause", kept, data={"csrf": token[1], "name": "default"})
+        assert pause.status_code == 403
+        # Another session of the same operator stays valid.
         assert ask("GET", f"{url}/jobs", other).status_code == 200
     assert ask("GET", f"{last}/jobs", signed_in(last)).status_code == 200
 
@@ -78,14 +78,14 @@ def test_a_sign_out_is_audited_once_without_the_cookie(servers: list[tuple[Duly,
     assert cookie not in audit
 
 
-def test_a_sign_out_that_could_not_be_kept_says_so(
+def test_a_sign_out_that_could_not_be_stored_answers_503(
     servers: list[tuple[Duly, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, url = servers[0]
     cookie = signed_in(url)
 
     async def away(*_: object, **__: object) -> None:
-        raise BackendUnavailable("away")
+        raise BackendUnavailable("unreachable")
 
     with monkeypatch.context() as patched:
         patched.setattr(app.store, "append_audit", away)
@@ -94,7 +94,7 @@ def test_a_sign_out_that_could_not_be_kept_says_so(
         assert "still signed in" in answer.text
         assert "set-cookie" not in answer.headers
         patched.setattr(app.store, "list_audit", away)
-        # Whether the session was signed out cannot be known, so it is not let in.
+        # The server cannot know whether the session was signed out, so it refuses the request.
         assert ask("GET", f"{url}/jobs", cookie).status_code == 503
         assert ask("GET", f"{url}/live?at=/jobs", cookie).status_code == 503
     assert ask("GET", f"{url}/jobs", cookie).status_code == 200

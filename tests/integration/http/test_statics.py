@@ -1,4 +1,4 @@
-"""Schedules that the code declares: dispatched without a row, listed, paused by their document."""
+"""Static schedules: dispatched without a row, listed, and paused by their stored definition."""
 
 import pytest
 
@@ -53,9 +53,7 @@ def test_static_wins_over_the_resolver(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("parse_id", [None, lambda _: None, lambda text: (user("u_1"), text)])
-def test_a_static_schedule_that_an_operator_paused_rests(
-    serve: Serve, parse_id: ParseId | None
-) -> None:
+def test_a_paused_static_schedule_is_not_dispatched(serve: Serve, parse_id: ParseId | None) -> None:
     site = serve(ops(), parse_id=parse_id)
     site.run(site.app.sync_static())
     stored = site.app.schedules("ops").of(SYSTEM)
@@ -66,7 +64,7 @@ def test_a_static_schedule_that_an_operator_paused_rests(
     assert _listed(site)["enabled"] is False
 
 
-def test_the_list_has_static_ones_and_never_other_peoples(serve: Serve) -> None:
+def test_the_list_has_only_static_schedules(serve: Serve) -> None:
     site = serve(ops())
     site.run(site.app.schedules("ops").of(user("ada")).create("mine", "0 9 * * *", action="other"))
     found = site.ask("GET", "/api/flows/ops/schedules").body
@@ -86,7 +84,7 @@ def test_the_list_has_static_ones_and_never_other_peoples(serve: Serve) -> None:
     assert site.ask("GET", "/api/flows/nothing/schedules").error == "flow_not_found"
 
 
-def test_a_users_gateway_does_not_reach_the_systems(serve: Serve) -> None:
+def test_a_users_gateway_does_not_reach_system_schedules(serve: Serve) -> None:
     site = serve(ops(), gateways=[Gateway(OWN, Principal("u_1"))])
     own = {"authorization": f"Bearer {OWN}"}
     for raw in ("nightly", "system/nightly"):

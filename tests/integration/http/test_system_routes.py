@@ -1,4 +1,4 @@
-"""Routes that concern every owner: a secret that belongs to one owner does not open them."""
+"""Routes that act on all owners are refused to a secret that belongs to one owner."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The tick against real servers: what it posts, what it makes of the answers, who may call it."""
+"""The tick against real servers: what it posts, how it handles answers, and who may call it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ State = OccurrenceState
 
 
 class Endpoint:
-    """A server of somebody else: answers as told, remembers every request."""
+    """A foreign server that returns given answers and records every request."""
 
     def __init__(self, answer: Callable[[str], tuple[int, bytes]]) -> None:
         self.answer = answer
@@ -96,7 +96,7 @@ class Due:
 
 def test_a_post_carries_secret_type_and_the_claimed_time() -> None:
     due = Due("digest")
-    due.clock.advance(minutes=30)  # the tick is late; the occurrence is still that of nine
+    due.clock.advance(minutes=30)  # the tick is late; the occurrence is still that of 09:00
     with endpoint(lambda _: (202, b"{}")) as there:
         assert due.tick(there.port) == TickReport(posted=1, closed=1)
     (request,) = there.requests
@@ -125,7 +125,7 @@ def test_one_failure_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 409, 425, 429])
-def test_a_passing_failure_is_posted_again_with_the_same_time(status: int) -> None:
+def test_a_transient_failure_is_posted_again_with_the_same_time(status: int) -> None:
     due = Due("digest")
     answers = iter([(status, b""), (202, b"")])
     with endpoint(lambda _: next(answers)) as there:
@@ -169,7 +169,7 @@ def test_a_final_answer_is_not_posted_again() -> None:
     assert due.row("digest").state is State.FAILED
 
 
-def test_a_schedule_that_nobody_knows_is_quarantined_after_three_times() -> None:
+def test_an_unknown_schedule_is_quarantined_after_three_posts() -> None:
     due = Due("digest")
     with endpoint(lambda _: (404, b'{"error": "schedule_not_found"}')) as there:
         for _ in range(3):
@@ -179,7 +179,7 @@ def test_a_schedule_that_nobody_knows_is_quarantined_after_three_times() -> None
         assert due.tick(there.port) == TickReport()
 
 
-def test_nobody_answers() -> None:
+def test_an_unreachable_endpoint_is_posted_again() -> None:
     due, told = Due("digest"), []
     report = due.tick(1, on_dispatch=lambda row, status: told.append((row.name, status)))
     assert report == TickReport(posted=1, again=1)
@@ -187,7 +187,7 @@ def test_nobody_answers() -> None:
     assert "no answer" in str(due.row("digest").reason)
 
 
-def test_a_hung_endpoint_costs_its_time_and_no_more() -> None:
+def test_a_hung_endpoint_times_out() -> None:
     due, hanging = Due("digest"), threading.Event()
 
     class Hung(Endpoint):
@@ -196,7 +196,7 @@ def test_a_hung_endpoint_costs_its_time_and_no_more() -> None:
             if scope["type"] == "http":
                 await receive()  # the request
                 hanging.set()
-                await receive()  # until the client has gone
+                await receive()  # until the client disconnects
 
     there = Hung(lambda _: (200, b""))
     with served(there) as port:
@@ -205,7 +205,7 @@ def test_a_hung_endpoint_costs_its_time_and_no_more() -> None:
     assert report == TickReport(posted=1, again=1)
 
 
-def test_an_observer_that_raises_disturbs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_observer_that_raises_does_not_stop_the_tick(caplog: pytest.LogCaptureFixture) -> None:
     due = Due("a", "b")
 
     async def observe(row: Dispatching, status: int) -> None:
@@ -216,7 +216,7 @@ def test_an_observer_that_raises_disturbs_nothing(caplog: pytest.LogCaptureFixtu
     assert "on_dispatch raised" in caplog.text
 
 
-def test_a_tick_posts_so_many_and_holds_no_more_than_it_can_post() -> None:
+def test_a_tick_keeps_its_limits_of_posts_and_claims() -> None:
     due, claims = Due(*(f"s{n:02}" for n in range(23))), []
     claim_dispatches = due.store.claim_dispatches
 
@@ -231,7 +231,7 @@ def test_a_tick_posts_so_many_and_holds_no_more_than_it_can_post() -> None:
         assert due.tick(there.port, concurrency=4, max_per_tick=20).posted == 3
 
 
-def test_other_flows_are_left_alone() -> None:
+def test_a_tick_posts_only_its_own_flows() -> None:
     due = Due("digest")
     theirs = ScheduleCollection(due.store, "other").of(user("u_1"))
     asyncio.run(theirs.create("k", "0 9 * * *", action="send", hand_over="http"))
@@ -282,7 +282,7 @@ def _http_site(serve: Serve, parse_id: ParseId | None = None, **tick: Any) -> Si
 
 
 def _aim(site: Site) -> None:
-    """Only now is it known where the site answers."""
+    """Set the base URL of the tick, which is known only after the site is served."""
     site.set_http(tick=TickOptions(base_url=site.url))
 
 
@@ -318,7 +318,7 @@ def test_the_route_answers_204_200_401_and_500(
     assert site.ask("PUT", "/api/tick").headers["allow"] == "POST, GET"
 
 
-def test_a_parser_of_other_ids_leaves_a_tick_its_own(serve: Serve) -> None:
+def test_a_tick_works_with_a_custom_id_parser(serve: Serve) -> None:
     def parse(text: str) -> tuple[Scope, str] | None:
         owner, between, name = text.partition("--")
         return (user(owner), name) if between else None
@@ -396,7 +396,7 @@ def test_a_tick_every_minute_is_late_by_less_than_one() -> None:
     assert posted == [("09:00", "09:00:30"), ("09:01", "09:01:30"), ("09:02", "09:02:30")]
 
 
-def test_a_coarse_tick_is_late_says_so_and_loses_nothing() -> None:
+def test_a_late_tick_records_its_lateness() -> None:
     due = Due("digest")
     due.clock.advance(minutes=30)
     with endpoint(lambda _: (202, b"")) as there:

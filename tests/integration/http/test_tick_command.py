@@ -1,4 +1,4 @@
-"""`duly tick`, as somebody types it, against a served application on SQLite."""
+"""`duly tick`, run as a command against a served application on SQLite."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def duly(folder: Path, *words: str, **environment: str) -> subprocess.CompletedP
 
 async def _due(url: str) -> None:
     now = SystemClock().now()
-    # Made by a clock of a minute ago, or it would have no next time.
+    # Created with a clock one minute behind; otherwise the schedule would have no next time.
     store = open_store(url, clock=ManualClock(now - timedelta(minutes=1)))
     mine = ScheduleCollection(store, "mail").of(user("ada"))
     await mine.create("k", once(now - timedelta(seconds=20)), action="send", hand_over="http")
@@ -76,7 +76,7 @@ def test_once_posts_what_is_due_and_says_how_it_went(tmp_path: Path) -> None:
     assert asked == ["/api/flows/mail/schedules/ada/k/dispatch"]
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_settings_are_named(tmp_path: Path) -> None:
     (tmp_path / "mysite.py").write_text(APPLICATION.format(url="memory:"))
     for words, environment, hint in (
         (("mysite:app", "--once"), {"DULY_DISPATCH_SECRETS": SECRET}, "DULY_BASE_URL"),

@@ -1,4 +1,4 @@
-"""Webhooks over real HTTP: verified, routed by a sparse index, once, as the owner."""
+"""Webhooks over real HTTP: verified, routed by a sparse index, run once and as the owner."""
 
 import hmac
 import json
@@ -90,7 +90,8 @@ def test_one_endpoint_serves_all_owners(serve: Serve) -> None:
     add(site, workspace("acme"), "two", "prj_2")
     first = deliver(site, EVENT)
     second = deliver(site, EVENT | {"project": "prj_2"}, "d2")
-    jobs = sorted(site.jobs(), key=lambda job: job.scope)  # ids of one millisecond sort by chance
+    # The order of ids made in the same millisecond is random.
+    jobs = sorted(site.jobs(), key=lambda job: job.scope)
     assert (first.status, first.body) == (202, {"status": "accepted", "requestIds": [jobs[0].id]})
     assert second.status == 202
     assert [(job.action, job.scope, job.workspace, job.input) for job in jobs] == [
@@ -163,7 +164,7 @@ def test_a_delivery_is_taken_once(serve: Serve) -> None:
     assert len(site.jobs()) == 2
 
 
-def test_a_captured_delivery_cannot_be_repeated_under_another_id(serve: Serve) -> None:
+def test_a_captured_delivery_cannot_be_replayed_under_another_id(serve: Serve) -> None:
     by_digest, by_body = serve(posts(delivery_id=None)), serve(posts(delivery_id=body_path("id")))
     for site in (by_digest, by_body):
         add(site, user("ada"), "one", "prj_1")
@@ -172,13 +173,13 @@ def test_a_captured_delivery_cannot_be_repeated_under_another_id(serve: Serve) -
         assert len(site.jobs()) == 1
         assert deliver(site, EVENT | {"id": "evt_2"}, "d1").status == 202
         assert len(site.jobs()) == 2
-    # The sender's own id tells its repetition, even with other bytes around it.
+    # The sender's own id identifies a repeated delivery even if the rest of the body differs.
     body = EVENT | {"id": "evt_1", "attempt": 2}
     assert deliver(by_body, body).body["status"] == "duplicate"
     assert deliver(by_digest, body).body["status"] == "accepted"
 
 
-def test_an_unsigned_header_tells_deliveries_apart_only_by_declaration(serve: Serve) -> None:
+def test_an_unsigned_header_identifies_deliveries_only_if_declared(serve: Serve) -> None:
     site = serve(posts(delivery_id=unsigned_header("X-Delivery")))
     add(site, user("ada"), "one", "prj_1")
     statuses = [deliver(site, EVENT, delivery).status for delivery in ("d1", "d1", "d2")]
@@ -186,7 +187,7 @@ def test_an_unsigned_header_tells_deliveries_apart_only_by_declaration(serve: Se
 
 
 def test_the_digest_covers_the_signed_headers_too(serve: Serve) -> None:
-    """Two events with equal bodies differ by their signed time; a repetition differs by nothing."""
+    """Two events with equal bodies differ in their signed time; a repeated one in nothing."""
 
     def verify(headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
         signed = headers.get("x-time", "").encode() + b"." + body
@@ -248,7 +249,7 @@ def test_a_vercel_deployment_as_vercel_sends_it(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("odd", [None, "", True, 1.5, {}, ["x"]])
-def test_a_body_without_the_id_it_must_have_is_refused(serve: Serve, odd: object) -> None:
+def test_a_body_without_its_declared_id_is_refused(serve: Serve, odd: object) -> None:
     site = serve(posts(delivery_id=body_path("meta.id")))
     add(site, user("ada"), "one", "prj_1")
     reply = deliver(site, EVENT | {"meta": {"id": odd}})
@@ -272,7 +273,7 @@ def test_any_text_may_be_an_id(serve: Serve, odd: object) -> None:
         *((path, None) for path in ("x", "a.x", "a.b.2", "a.b.-1", "a.b.x", "a.b.1.c", "a.b.²")),
     ],
 )
-def test_a_path_finds_its_place_or_nothing(path: str, found: object) -> None:
+def test_a_body_path_finds_its_value_or_none(path: str, found: object) -> None:
     assert body_path(path)({"a": {"b": [{"c": 1}, 2]}}) == found
     assert body_path(path)([]) is None
 
@@ -295,7 +296,7 @@ def test_two_products_of_one_project_are_ambiguous_or_both(serve: Serve) -> None
     assert deliver(fanned, EVENT).status == 200
 
 
-def test_a_wrong_signature_is_a_stranger_whatever_is_asked(serve: Serve) -> None:
+def test_a_wrong_signature_is_unauthorized_for_every_request(serve: Serve) -> None:
     site = serve(posts())
     add(site, user("ada"), "one", "prj_1")
     replies = [
