@@ -6,11 +6,13 @@ import subprocess
 from collections.abc import Callable, Mapping
 
 from tests.faults.scenarios import find_faketime
+from tests.mariadb import find_server
 from tests.pgbouncer import find_pooler
 
 PACKAGES: Mapping[str, Callable[[], object]] = {
     "pgbouncer": find_pooler,
     "faketime": find_faketime,
+    "mariadb-server": find_server,
     "chromium": lambda: shutil.which("chromium"),
     "prometheus": lambda: shutil.which("promtool"),
     "systemd": lambda: shutil.which("systemd-analyze"),

@@ -41,7 +41,7 @@ def every_table() -> str:
 def _readable_from(number: int) -> str:
     """Return the oldest schema version for a step, from the statement that records the step."""
     statement = migrate.record_statement(dialect_of(_URL), make_tables(), number)
-    found = re.search(rf"\({number}, (\d+),", statement)
+    found = re.search(rf"(?:\({number}, |readable_from = )(\d+)", statement)
     assert found is not None, statement
     return found[1]
 

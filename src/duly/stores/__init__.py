@@ -17,7 +17,7 @@ __all__ = ["MemoryStore", "open_store"]
 def open_store(
     url: str, *, clock: Clock | None = None, options: SqlOptions | None = None, **words: Any
 ) -> Store:
-    """Open `memory:`, `sqlite:///file.db` or `postgresql://…`, and connect before returning.
+    """Open `memory:`, `sqlite:///file.db`, `postgresql://…` or `mysql://…`, and connect.
 
     Fields of SqlOptions may be passed as keywords as well, such as namespace= and
     skip_schema_init=; the memory store has no use for most of them. A clock is for tests; without

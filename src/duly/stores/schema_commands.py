@@ -55,7 +55,7 @@ def check_schema(url: str, namespace: str | None = None) -> int:
 
 def _parts(url: str, namespace: str | None) -> tuple[Dialect, Tables]:
     if url == "memory:":
-        raise InvalidInput("memory: has no schema; pass a sqlite: or postgresql: URL")
+        raise InvalidInput("memory: has no schema; pass a sqlite:, postgresql: or mysql: URL")
     dialect = dialect_of(url)
     return dialect, dialect.tables(SqlOptions(namespace=namespace).namespace)
 

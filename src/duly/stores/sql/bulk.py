@@ -6,8 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Table, bindparam, insert, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
+from duly.engine.transaction import Key
 from duly.stores.sql.db import Db
 
 CHUNK = 500
@@ -25,7 +36,7 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows, if any; many rows go as one JSON parameter."""
-    if len(rows) < _MANY:
+    if len(rows) < _MANY or not db.dialect.inserts_json_rows:
         if rows:
             db.connection.execute(insert(table), rows)
         return
@@ -35,6 +46,49 @@ def insert_all(db: Db, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         f"INSERT INTO {name} ({names}) SELECT {names} FROM {db.dialect.records(table)}",
         rows=msgspec.json.encode(rows).decode(),
     )
+
+
+def delete_keys(
+    db: Db, table: Table, key: Sequence[str], keys: Sequence[Key], among: ColumnElement[bool]
+) -> None:
+    """Delete rows by their keys; `among` is the condition for all of them."""
+    if not keys:
+        return
+    if db.dialect.deletes_lists_by_index:
+        db.connection.execute(delete(table).where(among))
+        return
+    statement = delete(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in key))
+    names = [f"key_{name}" for name in key]
+    db.connection.execute(statement, [dict(zip(names, each, strict=True)) for each in keys])
+
+
+def delete_found(
+    db: Db, table: str, key: tuple[str, ...], found: str, returned: str = "", **values: Any
+) -> Sequence[Row[Any]]:
+    """Delete the rows whose keys a SELECT finds and locks; return columns of the deleted rows.
+
+    The SELECT runs once, so a limit in it holds.
+    """
+    names = ", ".join(key)
+    if db.dialect.deletes_what_it_finds:
+        statement = (
+            f"DELETE FROM {{p}}{table} WHERE ({names}) IN "
+            f"(WITH found AS MATERIALIZED ({found}) SELECT * FROM found)"
+        )
+        if not returned:
+            db.run(statement, **values)
+            return []
+        return db.run(f"{statement} RETURNING {returned}", **values).all()
+    keys = [tuple(row) for row in db.run(found, **values)]
+    deleted: list[Row[Any]] = []
+    stored: Table = getattr(db.tables, table)
+    for chunk in chunks(keys):
+        among = tuple_(*(stored.c[name] for name in key)).in_(chunk)
+        if returned:
+            shown = [stored.c[name] for name in returned.split(", ")]
+            deleted += db.connection.execute(select(*shown).where(among)).all()
+        delete_keys(db, stored, key, chunk, among)
+    return deleted
 
 
 def update_all(db: Db, table: Table, key: str, rows: Sequence[dict[str, Any]]) -> None:

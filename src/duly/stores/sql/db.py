@@ -65,6 +65,21 @@ class Db:
             return self.fixed_now_ms
         return int(self.run("SELECT {now}").scalar_one())
 
+    def following(self, *columns: str, is_strict: bool = False) -> str:
+        """Return the SQL condition that a row is at or after the place `:column, ...` in an order.
+
+        If `is_strict`, it is after the place.
+        """
+        if self.dialect.orders_row_values:
+            values = ", ".join(f":{name}" for name in columns)
+            return f"({', '.join(columns)}) {'>' if is_strict else '>='} ({values})"
+        # The first column bounds a range of the index.
+        *before, last = columns
+        condition = f"{last} {'>' if is_strict else '>='} :{last}"
+        for name in reversed(before):
+            condition = f"{name} >= :{name} AND ({name} > :{name} OR ({condition}))"
+        return condition
+
     def run(self, statement: str, **values: Any) -> CursorResult[Any]:
         """Run a plain SQL statement and return its result.
 
@@ -73,12 +88,13 @@ class Db:
         other transactions, skip them, or share the lock.
 
         `{each_of_ids}` joins each id in `m.ids`, a JSON array, as `e.value`, and `{job_of_k}` the
-        job `j` whose id is `k.id`, looked up by its key.
+        job `j` whose id is `k.id`, looked up by its key; `{job_of_e}` the one with `e.value`.
 
         Put a limit into a materialized part: a sub-select under IN may run once per row, with a
-        new set of rows each time. Claims use `LIMIT (SELECT :limit)`: with an unknown limit
-        PostgreSQL follows the index that has the order; with a known one, on a table that is not
-        analysed yet, it may read and sort the whole table.
+        new set of rows each time. Claims use `LIMIT {limit :limit}`, which hides the limit: with an
+        unknown one PostgreSQL follows the index that has the order; with a known one, on a table
+        that is not analysed yet, it may read and sort the whole table. `{text}` is the type of a
+        text in a CAST.
         """
         lists = tuple(name for name, value in values.items() if type(value) is list)
         if self.fixed_now_ms is not None and "{now}" in statement:
@@ -125,18 +141,21 @@ def _clause(
     own_clock: bool,
     typed: tuple[tuple[str, type], ...],
 ) -> TextClause:
-    clock = "CAST(:now AS bigint)"
+    clock = f"CAST(:now AS {dialect.whole_type})"
     if own_clock:
         clock = str(dialect.now_ms().compile(compile_kwargs={"literal_binds": True}))
     filled = (
         statement.replace("{each_of_ids}", dialect.each_of_ids)
         .replace("{job_of_k}", dialect.job_of_k)
+        .replace("{job_of_e}", dialect.job_of_k.replace("k.id", "e.value"))
+        .replace("{text}", dialect.text_type)
         .replace("{p}", dialect.names(tables)[0])
         .replace("{now}", clock)
         .replace("{lock}", dialect.lock)
         .replace("{skip}", dialect.skip_locked)
         .replace("{share}", dialect.share_lock)
     )
+    filled = re.sub(r"\{limit (:\w+)\}", lambda found: dialect.limit_form.format(found[1]), filled)
     expanding: list[BindParameter[Any]] = [
         bindparam(name, type_=Text, expanding=True) for name in lists if f"IN :{name}" in filled
     ]

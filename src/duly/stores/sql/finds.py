@@ -32,7 +32,7 @@ def _line(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     return keys(
         db,
         "SELECT id FROM {p}job_line WHERE queue = :queue AND run_at_ms <= {now} "
-        "ORDER BY place, id LIMIT (SELECT :limit) {skip}",
+        "ORDER BY place, id LIMIT {limit :limit} {skip}",
         queue=partition[0],
         limit=reach.limit,
     )
@@ -45,7 +45,7 @@ def _waiting(db: Db, partition: Key, reach: Reach) -> Sequence[Key]:
     return keys(
         db,
         "SELECT id FROM {p}jobs WHERE waits = 1 AND queue = :queue AND run_at_ms >= :from_ms "
-        "AND run_at_ms <= :upto ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
+        "AND run_at_ms <= :upto ORDER BY run_at_ms, id LIMIT {limit :limit} {skip}",
         queue=partition[0],
         from_ms=first[str(partition[0])],
         upto=_first_part(reach.upto),
@@ -240,15 +240,18 @@ def _lanes(db: Db, partitions: Sequence[Key]) -> list[lanes.Lane]:
 
 def _due_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:
     """Return the keys of the first rows with a next time."""
-    places = lanes.first_places(db, _lanes(db, partitions), lanes.ALWAYS_MS, reach.limit)
-    numbers = [place.row_id for place in places]
-    if not numbers:
-        return []
     rules = db.tables.schedule_rules
     statement = select(rules.c.row_id, rules.c.flow, rules.c.scope, rules.c.name)
-    found = db.connection.execute(statement.where(db.dialect.among(rules.c.row_id, numbers)))
-    by_number: dict[int, Key] = {row[0]: tuple(row[1:]) for row in tuples(found)}
-    return [by_number[number] for number in numbers]
+    while True:
+        places = lanes.first_places(db, _lanes(db, partitions), lanes.ALWAYS_MS, reach.limit)
+        numbers = [place.row_id for place in places]
+        if not numbers:
+            return []
+        found = db.connection.execute(statement.where(db.dialect.among(rules.c.row_id, numbers)))
+        by_number: dict[int, Key] = {row[0]: tuple(row[1:]) for row in tuples(found)}
+        # Others may have removed rows since the first statement; look again if none is left.
+        if by_number:
+            return [by_number[number] for number in numbers if number in by_number]
 
 
 def _dispatches_among(db: Db, partitions: Sequence[Key], reach: Reach) -> Sequence[Key]:

@@ -24,7 +24,7 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
             f"a {kind} cannot hold the transaction; pass a SQLAlchemy Connection, Session, "
             "AsyncConnection or AsyncSession"
         )
-    if connection.dialect.name != engine.dialect.name:
+    if _family(connection) != _family(engine):
         raise InvalidInput(
             f"the {kind} is connected to {connection.dialect.name}, but the store uses "
             f"{engine.dialect.name}; pass a connection to the store's database"
@@ -48,6 +48,11 @@ def join_transaction(transaction: Any, engine: Engine, options: SqlOptions) -> C
         # transaction, and releasing it would commit.
         connection.exec_driver_sql("BEGIN")
     return connection
+
+
+def _family(connection: Connection | Engine) -> str:
+    name = connection.dialect.name
+    return "mysql" if name == "mariadb" else name
 
 
 def _is_session(transaction: object) -> bool:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Table, bindparam, delete, update
+from sqlalchemy import Row, Table, bindparam, update
 
 from duly.engine.kinds import AUDIT, JOB_EVENTS, SCHEDULE_EVENTS
 from duly.engine.transaction import EVERY, Key, Log
 from duly.model.schedule_writes import ScheduleEvent
 from duly.model.schedules import ScheduleId
 from duly.model.summaries import AuditEntry
-from duly.stores.sql.bulk import chunks
+from duly.stores.sql.bulk import chunks, delete_keys
 from duly.stores.sql.db import Db, tuples
 from duly.stores.sql.rows.job_events import event_of
 
@@ -72,10 +72,10 @@ def walk(db: Db, log: Log[Any], after: Key, limit: int) -> list[Any]:
     own = LOGS[log]
     number = ", ".join(own.number)
     beginning: Key = ("", 0)[-len(own.number) :]
-    given = dict(zip((f"after_{name}" for name in own.number), after or beginning, strict=True))
+    given = dict(zip(own.number, after or beginning, strict=True))
     found = db.run(
-        f"SELECT * FROM {{p}}{own.table} WHERE ({number}) > "
-        f"({', '.join(f':{name}' for name in given)}) ORDER BY {number} LIMIT :limit",
+        f"SELECT * FROM {{p}}{own.table} WHERE {db.following(*own.number, is_strict=True)} "
+        f"ORDER BY {number} LIMIT :limit",
         limit=limit,
         **given,
     )
@@ -105,7 +105,7 @@ def _beginnings(db: Db, ids: Sequence[str], limit: int) -> dict[str, int]:
     found = db.run(
         "SELECT e.value, (SELECT n.seq FROM {p}schedule_events n WHERE n.schedule_id = e.value "
         "ORDER BY n.seq DESC LIMIT 1 OFFSET :passed) "
-        "FROM (SELECT CAST(:ids AS text) AS ids) AS m {each_of_ids}",
+        "FROM (SELECT CAST(:ids AS {text}) AS ids) AS m {each_of_ids}",
         ids=json.dumps(list(ids)),
         passed=limit - 1,
     )
@@ -125,7 +125,8 @@ def edit(db: Db, edited: Mapping[tuple[Log[Any], Key], Any]) -> None:
 def _remove(db: Db, table: Table, numbers: Sequence[Key]) -> None:
     """Remove entries keyed by `seq` alone; events of a job are removed with the job."""
     for chunk in chunks(numbers):
-        db.connection.execute(delete(table).where(table.c.seq.in_([seq for (seq,) in chunk])))
+        among = table.c.seq.in_([seq for (seq,) in chunk])
+        delete_keys(db, table, ("seq",), chunk, among)
 
 
 def _rewrite(db: Db, table: Table, own: LogTable, facts: Edits) -> None:

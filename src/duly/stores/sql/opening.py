@@ -8,6 +8,7 @@ from sqlalchemy.exc import ArgumentError
 from duly.clock import Clock
 from duly.errors import InvalidInput
 from duly.stores.sql.dialects.dialect import Dialect
+from duly.stores.sql.dialects.mysql.dialect import MysqlDialect
 from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 from duly.stores.sql.dialects.sqlite.dialect import SqliteDialect
 from duly.stores.sql.options import SqlOptions
@@ -17,6 +18,8 @@ _DIALECTS: dict[str, type[Dialect]] = {
     "sqlite": SqliteDialect,
     "postgresql": PostgresqlDialect,
     "postgres": PostgresqlDialect,
+    "mysql": MysqlDialect,
+    "mariadb": MysqlDialect,
 }
 
 
@@ -34,7 +37,7 @@ def dialect_of(url: str) -> Dialect:
     if backend not in _DIALECTS:
         raise InvalidInput(
             f"unsupported database {backend!r} in the URL; "
-            "supported: memory:, sqlite:///file.db, postgresql://user@host/db"
+            "supported: memory:, sqlite:///file.db, postgresql://user@host/db, mysql://user@host/db"
         )
     return _DIALECTS[backend]()
 

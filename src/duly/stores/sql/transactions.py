@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +40,11 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RACES = 5
+RACES = 8
 """Maximum attempts of a verb that loses races."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.002, 0.5
+"""Longest pause before the second repetition, doubled each time, and its limit: two transactions
+that deadlocked must not meet again. The first repetition follows at once."""
 
 
 class Transactions:
@@ -70,6 +74,11 @@ class Transactions:
         self._end_listening: Callable[[], None] | None = None
         self._gaps = GapMemory()
         self._prepare()
+
+    @property
+    def has_fast_paths(self) -> bool:
+        """Whether plain jobs and rows are handled in set statements."""
+        return self._options.fast_paths and self._dialect.has_fast_paths
 
     def _prepare(self) -> None:
         """Connect to the server, then upgrade or check the schema."""
@@ -130,7 +139,7 @@ class Transactions:
         **kwargs: P.kwargs,
     ) -> T:
         """Run the fast path, or the equivalent use case if fast paths are disabled."""
-        if self._options.fast_paths:
+        if self.has_fast_paths:
             return await self._run(fast, *args, **kwargs)
         return await self._transact(use_case, *args, **kwargs)
 
@@ -164,6 +173,7 @@ class Transactions:
                 if isinstance(error, DBAPIError) and error.connection_invalidated:
                     self._gaps.forget()
                 if attempt + 1 < RACES and self._is_race(error):
+                    _pause(attempt)
                     continue
                 raise translated(error, self._dialect, self._url, RACES) from error
             self._dialect.after_commit(self._engine)
@@ -199,6 +209,7 @@ class Transactions:
     ) -> T:
         """Run a verb inside the caller's own transaction."""
         connection = join_transaction(transaction, self._engine, self._options)
+        self._dialect.check_caller(connection)
         for attempt in range(RACES):
             try:
                 # The savepoint keeps the caller's work if a race is lost.
@@ -208,4 +219,12 @@ class Transactions:
             except (SQLAlchemyError, LostRace, *VALUE_ERRORS) as error:
                 if attempt + 1 == RACES or not self._is_race(error):
                     raise translated(error, self._dialect, self._url, RACES) from error
+                _pause(attempt)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _pause(attempt: int) -> None:
+    """Wait for a random time before an attempt is repeated; the first repetition does not wait."""
+    if attempt > 0:
+        longest_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
+        time.sleep(random.uniform(0, longest_s))  # noqa: S311 - not a secret

@@ -40,7 +40,7 @@ def _schedules(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
     return schedule_keys(
         db,
         "SELECT scope, name FROM {p}resources WHERE collection = 'schedules' "
-        "AND (scope, name) >= (:scope, :name) ORDER BY scope, name LIMIT :limit",
+        f"AND {db.following('scope', 'name')} ORDER BY scope, name LIMIT :limit",
         scope=scope,
         name=name,
         limit=reach.limit,
@@ -64,10 +64,10 @@ def _ended(which: str) -> Callable[[Db, Key, Reach], Sequence[Key]]:
             db,
             f"SELECT scope, name FROM {{p}}resources WHERE {which} "
             "AND finished_at_ms IS NOT NULL AND finished_at_ms <= :upto "
-            "AND (finished_at_ms, id) >= (:at_ms, :id) "
+            f"AND {db.following('finished_at_ms', 'id')} "
             "ORDER BY finished_at_ms, id LIMIT :limit {skip}",
             upto=ALWAYS if reach.upto is None else reach.upto[0],
-            at_ms=at_ms,
+            finished_at_ms=at_ms,
             id=last_id,
             limit=reach.limit,
         )
@@ -99,7 +99,7 @@ def _occurrences(db: Db, _: Key, reach: Reach) -> Sequence[Key]:
     return keys(
         db,
         "SELECT schedule_id, nominal_ms FROM {p}occurrences "
-        "WHERE (schedule_id, nominal_ms) >= (:schedule_id, :nominal_ms) "
+        f"WHERE {db.following('schedule_id', 'nominal_ms')} "
         "ORDER BY schedule_id, nominal_ms LIMIT :limit",
         schedule_id=schedule_id,
         nominal_ms=nominal_ms,
@@ -198,7 +198,7 @@ def _first_times(condition: str) -> Callable[[Db, Sequence[str], bool], Mapping[
         found = db.run(
             "SELECT e.value, (SELECT o.nominal_ms FROM {p}occurrences o "
             f"WHERE o.schedule_id = e.value {condition} ORDER BY o.nominal_ms {order} LIMIT 1) "
-            "FROM (SELECT CAST(:ids AS text) AS ids) AS m {each_of_ids}",
+            "FROM (SELECT CAST(:ids AS {text}) AS ids) AS m {each_of_ids}",
             ids=json.dumps(ids),
         )
         return {(own,): (own, at_ms) for own, at_ms in tuples(found) if at_ms is not None}

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, Table
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Select,
+    Table,
+)
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -55,7 +62,28 @@ class Dialect(Hashable, Protocol):
     index_row_of_r: str
     """A join of the index row `i` with the number and version of `r`, by its key."""
     finds_row_values: bool
-    """An index serves comparisons of several columns as one row value."""
+    """An index finds rows by several columns compared as one row value."""
+    orders_row_values: bool
+    """An index serves `>=` and `>` of several columns as one row value."""
+    locks_one_of_a_join: bool
+    """A SELECT of a join can lock the rows of one table only."""
+    deletes_lists_by_index: bool
+    """A DELETE of a list of keys locks only their rows; else each key needs a DELETE."""
+    deletes_what_it_finds: bool
+    """A DELETE takes its keys from a sub-select that locks rows of the same table, and returns
+    columns."""
+    correlates_derived_tables: bool
+    """A sub-select in FROM may refer to columns outside of it."""
+    limit_form: str
+    """A limit hidden from the planner, with `{}` for its parameter."""
+    text_type: str
+    """Name of the type of texts in a CAST."""
+    whole_type: str
+    """Name of the type of 64-bit integers in a CAST."""
+    inserts_json_rows: bool
+    """An INSERT takes any number of rows as one JSON parameter."""
+    has_fast_paths: bool
+    """The store has set statements for this database; else every verb runs in the engine."""
 
     tracks_entries: bool
     """Searches skip dead index entries, using the transaction recorded in rows (ADR 0031)."""
@@ -86,6 +114,12 @@ class Dialect(Hashable, Protocol):
 
     def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
         """Block other creations in the scopes of this namespace until the transaction ends."""
+
+    def check_caller(self, connection: Connection) -> None:
+        """Refuse a caller's connection in whose transaction verbs would decide wrongly."""
+
+    def held_by(self, statement: Select[Any], table: Table, index: str) -> Select[Any]:
+        """Return a SELECT that locks rows of a table, found by the index of their keys only."""
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT that supports `on_conflict_do_update`."""

@@ -7,7 +7,7 @@ sort all their due rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from sqlalchemy import Row
@@ -33,18 +33,18 @@ _FLOW = (
     "AND i.run_at_ms IS NOT NULL ORDER BY i.flow LIMIT 1)"
 )
 _ALL_FLOWS = (
-    "WITH RECURSIVE kind(hand_over) AS (VALUES %s), lane(hand_over, flow) AS ("
+    "WITH RECURSIVE kind(hand_over) AS (%s), lane(hand_over, flow) AS ("
     f"SELECT kind.hand_over, {_FLOW % ('kind', '')} FROM kind UNION ALL "
     f"SELECT lane.hand_over, {_FLOW % ('lane', 'AND i.flow > lane.flow ')} FROM lane "
     f"WHERE lane.flow IS NOT NULL) {_FIRST}"
 )
-_NAMED_FLOWS = f"WITH lane(hand_over, flow) AS (VALUES %s) {_FIRST}"
+_NAMED_FLOWS = f"WITH lane(hand_over, flow) AS (%s) {_FIRST}"
 _DUE = (
     "SELECT %s FROM {p}schedule_index i WHERE i.hand_over = :hand_over_%d AND i.flow = :flow_%d "
     # Earlier entries are dead, left by rows that moved on, and may stay for long (ADR 0031).
     "AND i.run_at_ms >= :first_ms_%d AND i.run_at_ms <= :until_ms %s"
     # With an unknown limit the planner follows the index that has the order.
-    f"{_ORDER} LIMIT (SELECT :limit_%d) %s"
+    f"{_ORDER} LIMIT {{limit :limit_%d}} %s"
 )
 _CLAIMABLE = "AND i.trigger_version <= :newest "
 _CLAIMED = "i.row_id, i.nominal_ms, i.run_at_ms, i.runs_left, i.version, i.priority"
@@ -82,17 +82,20 @@ def find(
     if flows is not None and db.dialect.tracks_entries:
         return _search(db, [(each, flow) for flow in dict.fromkeys(flows) for each in hand_overs])
     if flows is None:
-        kinds = ", ".join(f"('{each}')" for each in hand_overs)
-        found = db.run(_ALL_FLOWS % kinds)
+        found = db.run(_ALL_FLOWS % " UNION ALL ".join(f"SELECT '{each}'" for each in hand_overs))
     else:
         named = {f"flow_{n}": flow for n, flow in enumerate(dict.fromkeys(flows))}
         if not named:
             return []
-        pairs = ", ".join(
-            f"('{each}', CAST(:{name} AS text))" for name in named for each in hand_overs
-        )
-        found = db.run(_NAMED_FLOWS % pairs, **named)
+        found = db.run(_NAMED_FLOWS % _union(hand_overs, named), **named)
     return [Lane._make(row) for row in tuples(found) if row[2] is not None]
+
+
+def _union(hand_overs: Sequence[HandOver], names: Iterable[str]) -> str:
+    """Return SELECTs of all pairs of a hand-over and a named flow."""
+    return " UNION ALL ".join(
+        f"SELECT '{each}', CAST(:{name} AS {{text}})" for name in names for each in hand_overs
+    )
 
 
 def _search(db: Db, names: Sequence[tuple[HandOver, str]]) -> list[Lane]:
@@ -197,7 +200,7 @@ def first_places(
 def _read(db: Db, part: Mapping[Lane, int], until_ms: int, which: str) -> dict[Lane, list[Place]]:
     names = list(part)
     found: dict[Lane, list[Place]] = {lane: [] for lane in names}
-    shown = "%d AS lane, i.run_at_ms, -i.priority AS low_priority, i.row_id"
+    shown = "%d AS lane, i.run_at_ms, -i.priority AS reversed_priority, i.row_id"
     statement, given = _arms(part, shown, which, "")
     if which:
         given["newest"] = TRIGGER_VERSION

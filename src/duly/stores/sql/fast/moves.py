@@ -33,7 +33,7 @@ def promote_due(db: Db, limit: int = MAX_SWEEP, queues: Sequence[str] | None = N
             "SELECT run_at_ms, id, state, schedule_id, nominal_ms, turn, policies FROM {p}jobs "
             "WHERE waits = 1 AND queue = :queue "
             "AND run_at_ms >= :from_ms AND run_at_ms <= {now} "
-            "ORDER BY run_at_ms, id LIMIT (SELECT :limit) {skip}",
+            "ORDER BY run_at_ms, id LIMIT {limit :limit} {skip}",
             queue=queue,
             from_ms=from_ms,
             limit=limit,

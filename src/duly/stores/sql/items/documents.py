@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, delete, tuple_
+from sqlalchemy import Row, tuple_
 
 from duly.engine.kinds import DOCUMENT, StoredDocument
 from duly.engine.transaction import Change, Key
 from duly.model.documents import Document
-from duly.stores.sql.bulk import chunks, insert_all
+from duly.stores.sql.bulk import chunks, delete_keys, insert_all
 from duly.stores.sql.db import Db
 from duly.stores.sql.items.mapped import Mapped, Values
 
@@ -47,7 +47,7 @@ class DocumentTable(Mapped[StoredDocument]):
         columns = tuple_(table.c.collection, table.c.scope, table.c.name)
         # A new document has no entries to remove.
         for chunk in chunks(sorted(key for key, each in changes.items() if each.before)):
-            db.connection.execute(delete(table).where(columns.in_([tuple(key) for key in chunk])))
+            delete_keys(db, table, self.key, chunk, columns.in_(list(chunk)))
         entries = [
             {
                 "collection": collection,
@@ -63,4 +63,11 @@ class DocumentTable(Mapped[StoredDocument]):
         insert_all(db, table, entries)
 
 
-DOCUMENTS = DocumentTable(DOCUMENT, "resources", ("collection", "scope", "name"), _stored, _values)
+DOCUMENTS = DocumentTable(
+    DOCUMENT,
+    "resources",
+    ("collection", "scope", "name"),
+    _stored,
+    _values,
+    index="resources_names",
+)

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Table,
     Update,
     bindparam,
-    delete,
     or_,
     select,
     text,
@@ -24,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from duly.engine.transaction import Change, Key, Kind
-from duly.stores.sql.bulk import chunks, insert_all
+from duly.stores.sql.bulk import chunks, delete_keys, insert_all
 from duly.stores.sql.db import Db
 
 T = TypeVar("T")
@@ -47,6 +46,8 @@ class Mapped(Generic[T]):
     """Return all columns of an item, including keys."""
     only: tuple[tuple[str, str], ...] = ()
     """Columns and values that select the rows of this kind in a shared table."""
+    index: str = "PRIMARY"
+    """Index of the key, for databases where a statement must name it."""
 
     def load(self, db: Db, keys: Sequence[Key], *, hold: bool) -> dict[Key, T]:
         """Return items by key; with `hold`, lock their rows in key order."""
@@ -66,6 +67,7 @@ class Mapped(Generic[T]):
             statement = select(table).where(self._among(db, chunk))
             if hold:
                 statement = statement.order_by(*columns).with_for_update()
+                statement = db.dialect.held_by(statement, table, self.index)
             for row in db.connection.execute(statement):
                 found[tuple(getattr(row, name) for name in self.key)] = row
         return found
@@ -96,7 +98,7 @@ class Mapped(Generic[T]):
         """Delete rows by their keys."""
         table = getattr(db.tables, self.table)
         for chunk in chunks(keys):
-            db.connection.execute(delete(table).where(self._among(db, chunk)))
+            delete_keys(db, table, self.key, chunk, self._among(db, chunk))
 
     def insert(self, db: Db, items: Sequence[T]) -> None:
         """Insert rows."""

@@ -96,4 +96,5 @@ SCHEDULES = ScheduleTable(
     _stored,
     schedule_values,
     (("collection", COLLECTION),),
+    "resources_names",
 )

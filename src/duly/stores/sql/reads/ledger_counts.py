@@ -18,6 +18,7 @@ from duly.model.ledger_counts import (
 from duly.model.schedules import ScheduleId
 from duly.rules.checks import check_limit
 from duly.rules.ledger_misses import ROWS_LOOK, missing_of
+from duly.stores.sql.bulk import delete_found
 from duly.stores.sql.db import Db
 
 MIN_SAVED = 100
@@ -30,11 +31,11 @@ _OLDEST = "SELECT flow, outcome, times FROM {p}ledger_counts ORDER BY seq LIMIT 
 def count_occurrences(db: Db) -> OccurrenceCounts:
     """Count the times of the whole ledger by flow and outcome."""
     rows = db.run(
-        "SELECT flow, outcome, CAST(SUM(times) AS bigint) AS times, count(*) AS looked_at "
+        "SELECT flow, outcome, SUM(times) AS times, count(*) AS looked_at "
         f"FROM ({_OLDEST}) c GROUP BY flow, outcome ORDER BY flow, outcome",
         look=MAX_CHANGES,
     ).all()
-    counts = [OutcomeCount(row.flow, row.outcome, row.times) for row in rows if row.times]
+    counts = [OutcomeCount(row.flow, row.outcome, int(row.times)) for row in rows if row.times]
     return OccurrenceCounts(counts, sum(row.looked_at for row in rows) < MAX_CHANGES)
 
 
@@ -45,14 +46,16 @@ def fold_counts(db: Db, limit: int = 10_000) -> int:
     rows = list(found.scalars())
     if sum(rows) - len(rows) < MIN_SAVED:
         return 0
-    gone = db.run(
-        "DELETE FROM {p}ledger_counts WHERE seq IN (WITH oldest AS MATERIALIZED ("
-        "SELECT seq FROM {p}ledger_counts ORDER BY seq LIMIT :look {skip}) "
-        "SELECT seq FROM oldest) RETURNING flow, outcome, times",
+    folded = delete_found(
+        db,
+        "ledger_counts",
+        ("seq",),
+        "SELECT seq FROM {p}ledger_counts ORDER BY seq LIMIT :look {skip}",
+        "flow, outcome, times",
         look=limit,
-    ).all()
+    )
     sums: dict[tuple[str, str], int] = {}
-    for row in gone:
+    for row in folded:
         key = row.flow, row.outcome
         sums[key] = sums.get(key, 0) + row.times
     kept = [
@@ -62,7 +65,7 @@ def fold_counts(db: Db, limit: int = 10_000) -> int:
     ]
     if kept:
         db.connection.execute(db.tables.ledger_counts.insert(), kept)
-    return len(gone) - len(kept)
+    return len(folded) - len(kept)
 
 
 def find_missing(db: Db, limit: int = 50) -> list[MissingSchedule]:

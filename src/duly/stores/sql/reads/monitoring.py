@@ -5,7 +5,10 @@ Every statement follows an index and stops at its limit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import insert
 
 from duly.model.jobs import ALL_QUEUES, FINAL, JobState
 from duly.model.summaries import (
@@ -62,11 +65,8 @@ WITH RECURSIVE waiting(queue) AS (
     UNION SELECT queue FROM died UNION SELECT queue FROM {p}queues WHERE queue <> '<all>'
 )
 SELECT known.queue,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = known.queue
-        ORDER BY j.place, j.id LIMIT (SELECT :look)) q) AS queued,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.waits = 1
-        AND j.queue = known.queue ORDER BY j.run_at_ms, j.id LIMIT (SELECT :look)) q)
-        + COALESCE((SELECT jobs FROM lined WHERE lined.queue = known.queue), 0) AS later,
+    <queued> AS queued,
+    <later> + COALESCE((SELECT jobs FROM lined WHERE lined.queue = known.queue), 0) AS later,
     COALESCE((SELECT jobs FROM running WHERE running.queue = known.queue), 0) AS processing,
     COALESCE((SELECT jobs FROM died WHERE died.queue = known.queue), 0) AS dead,
     (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = known.queue
@@ -79,6 +79,14 @@ FROM known ORDER BY known.queue LIMIT :limit
 _QUEUES = _QUEUES.replace("<all>", ALL_QUEUES)
 for _state in (JobState.PROCESSING, JobState.DEAD):
     _QUEUES = _QUEUES.replace(f"<{_state}>", markers.concerned(_state))
+_QUEUED = """(SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = <queue>
+        ORDER BY j.place, j.id LIMIT {limit :look}) q)"""
+_LATER = """(SELECT count(*) FROM (SELECT 1 AS one FROM {p}jobs j WHERE j.waits = 1
+        AND j.queue = <queue> ORDER BY j.run_at_ms, j.id LIMIT {limit :look}) q)"""
+_OF_ONE_QUEUE = f"SELECT {_QUEUED} AS queued, {_LATER} AS later".replace("<queue>", ":queue")
+_OF_ALL_QUEUES = _QUEUES.replace("<queued>", _QUEUED.replace("<queue>", "known.queue"))
+_OF_ALL_QUEUES = _OF_ALL_QUEUES.replace("<later>", _LATER.replace("<queue>", "known.queue"))
+_QUEUES = _QUEUES.replace("<queued>", "0").replace("<later>", "0")
 _BACKLOG = f"SELECT count(*) FROM ({IN_LINE % '1 AS one'}) AS q"
 _WORKSPACES = """
 WITH RECURSIVE pair(workspace, depth) AS (
@@ -90,16 +98,21 @@ WITH RECURSIVE pair(workspace, depth) AS (
     FROM pair WHERE pair.workspace IS NOT NULL AND depth < :limit
 )
 SELECT pair.workspace,
-    (SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j WHERE j.queue = :queue
-        AND j.workspace = pair.workspace
-        ORDER BY j.place, j.id LIMIT :look) q) AS queued,
+    <queued> AS queued,
     (SELECT j.run_at_ms FROM {p}job_line j WHERE j.queue = :queue
         AND j.workspace = pair.workspace ORDER BY j.place, j.id LIMIT 1)
         AS first_run_at_ms
 FROM pair WHERE pair.workspace IS NOT NULL ORDER BY pair.workspace
 """
+_QUEUED_OF_ONE = """(SELECT count(*) FROM (SELECT 1 AS one FROM {p}job_line j
+        WHERE j.queue = :queue AND j.workspace = <workspace>
+        ORDER BY j.place, j.id LIMIT :look) q)"""
+_WORKSPACE = f"SELECT {_QUEUED_OF_ONE}".replace("<workspace>", ":workspace")
+_ALL_WORKSPACES = _WORKSPACES.replace("<queued>", _QUEUED_OF_ONE)
+_ALL_WORKSPACES = _ALL_WORKSPACES.replace("<workspace>", "pair.workspace")
+_WORKSPACES = _WORKSPACES.replace("<queued>", "0")
 _ENDS = (
-    "SELECT * FROM (SELECT at_ms / 60000 * 60000 AS minute_ms, state, jobs FROM {p}job_marks "
+    "SELECT * FROM (SELECT at_ms - at_ms %% 60000 AS minute_ms, state, jobs FROM {p}job_marks "
     "WHERE state = '%s' AND at_ms >= :since_ms ORDER BY at_ms DESC, seq DESC LIMIT :look) s"
 )
 
@@ -108,27 +121,28 @@ def count_states(db: Db, most: int = 10_000) -> dict[JobState, int]:
     """Count jobs by state, each up to `most`."""
     check_limit(most, MAX_COUNT)
     found = db.run(
-        "SELECT state, CAST(SUM(jobs) AS integer) AS jobs "
+        "SELECT state, SUM(jobs) AS jobs "
         f"FROM ({' UNION ALL '.join(_WAITING + _ENDED)}) c GROUP BY state",
         look=most,
     )
-    return {JobState(row.state): min(row.jobs, most) for row in sorted(found)}
+    return {JobState(row.state): min(int(row.jobs), most) for row in sorted(found)}
 
 
 def count_queues(db: Db, most: int = 10_000, limit: int = 100) -> list[QueueCount]:
     """Return queues by name that have waiting, running or dead jobs or are configured."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
-    return [
-        queue_count(
-            QueueCount(
-                row.queue, row.queued, row.later, row.processing, row.dead, row.first_run_at_ms
-            ),
-            AllQueues(row.all_waiting, row.all_processing, row.all_dead),
-            most,
-        )
-        for row in db.run(_QUEUES, look=most, limit=limit)
-    ]
+    counts: list[QueueCount] = []
+    statement = _OF_ALL_QUEUES if db.dialect.correlates_derived_tables else _QUEUES
+    for row in db.run(statement, look=most, limit=limit).all():
+        queued, later = row.queued, row.later
+        if not db.dialect.correlates_derived_tables:
+            own = db.run(_OF_ONE_QUEUE, queue=row.queue, look=most).one()
+            queued, later = queued + own.queued, later + own.later
+        count = QueueCount(row.queue, queued, later, row.processing, row.dead, row.first_run_at_ms)
+        everything = AllQueues(*map(int, (row.all_waiting, row.all_processing, row.all_dead)))
+        counts.append(queue_count(count, everything, most))
+    return counts
 
 
 def count_backlog(db: Db, most: int = 10_000) -> Backlog:
@@ -146,8 +160,18 @@ def count_workspaces(
     """Return the workspaces with queued jobs in a queue."""
     check_limit(most, MAX_COUNT)
     check_limit(limit)
-    found = db.run(_WORKSPACES, queue=queue, look=most, limit=limit)
-    return [WorkspaceCount._make(row) for row in found]
+    if db.dialect.correlates_derived_tables:
+        found = db.run(_ALL_WORKSPACES, queue=queue, look=most, limit=limit)
+        return [WorkspaceCount._make(row) for row in found]
+    rows = db.run(_WORKSPACES, queue=queue, limit=limit).all()
+    return [
+        WorkspaceCount(
+            row.workspace,
+            db.run(_WORKSPACE, queue=queue, workspace=row.workspace, look=most).scalar_one(),
+            row.first_run_at_ms,
+        )
+        for row in rows
+    ]
 
 
 def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
@@ -160,7 +184,7 @@ def count_ends(db: Db, since_ms: int, most: int = 50_000) -> list[EndCount]:
         since_ms=since_ms,
         look=most,
     )
-    return [EndCount(row.minute_ms, JobState(row.state), row.jobs) for row in found]
+    return [EndCount(row.minute_ms, JobState(row.state), int(row.jobs)) for row in found]
 
 
 def check_writable(db: Db) -> None:
@@ -171,17 +195,18 @@ def check_writable(db: Db) -> None:
 def append_audit(db: Db, entry: AuditEntry) -> AuditEntry:
     """Store an audit entry; return it with its number and time."""
     check_audit(entry)
-    row = db.run(
-        "INSERT INTO {p}audit (at_ms, actor, action, target, outcome, detail) "
-        "VALUES ({now}, :actor, :action, :target, :outcome, :detail) "
-        "RETURNING seq, at_ms, actor, action, target, outcome, detail",
-        actor=entry.by,
-        action=entry.action,
-        target=entry.target,
-        outcome=entry.outcome,
-        detail=entry.detail,
-    ).one()
-    return audit_entry_of(row)
+    now_ms = db.now_ms()
+    values = {
+        "at_ms": now_ms,
+        "actor": entry.by,
+        "action": entry.action,
+        "target": entry.target,
+        "outcome": entry.outcome,
+        "detail": entry.detail,
+    }
+    written = db.connection.execute(insert(db.tables.audit).values(values))
+    assert written.inserted_primary_key is not None
+    return replace(entry, seq=written.inserted_primary_key[0], at_ms=now_ms)
 
 
 def list_audit(

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, delete, false, or_, sel
 
 from duly.model.index_rows import IndexRow
 from duly.model.schedule_writes import ScheduleKey
-from duly.stores.sql.bulk import chunks, insert_all, update_all
+from duly.stores.sql.bulk import chunks, delete_keys, insert_all, update_all
 from duly.stores.sql.db import Db
 
 
@@ -45,14 +45,15 @@ def whole(db: Db) -> Select[Any]:
 def locked(db: Db, keys: Sequence[ScheduleKey]) -> Sequence[Row[Any]]:
     """Lock rows by their keys, in the order of their numbers, then read and return them."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
-    if len(keys) == 1:
+    if len(keys) == 1 and db.dialect.locks_one_of_a_join:
         wanted = whole(db).with_only_columns(index.c.row_id).where(under(db, keys))
     else:
         # No join: a server that expects one row would compare each number with each key.
         numbers = db.connection.execute(select(rules.c.row_id).where(under(db, keys))).scalars()
         wanted = select(index.c.row_id).where(db.dialect.among(index.c.row_id, numbers.all()))
-    lock = wanted.order_by(index.c.row_id).with_for_update(of=index)
-    ids = db.connection.execute(lock).scalars().all()
+    of = index if db.dialect.locks_one_of_a_join else None
+    lock = wanted.order_by(index.c.row_id).with_for_update(of=of)
+    ids = db.connection.execute(db.dialect.held_by(lock, index, "PRIMARY")).scalars().all()
     if not ids:
         return []
     return db.connection.execute(numbered(db, ids)).all()
@@ -118,7 +119,11 @@ def remove_halves(db: Db, keys: Sequence[ScheduleKey]) -> None:
     """Remove rules whose index row was deleted manually: they would block new rows."""
     index, rules = db.tables.schedule_index, db.tables.schedule_rules
     has_row = select(index.c.row_id).where(index.c.row_id == rules.c.row_id).exists()
-    db.connection.execute(delete(rules).where(under(db, keys), ~has_row))
+    if db.dialect.deletes_lists_by_index:
+        db.connection.execute(delete(rules).where(under(db, keys), ~has_row))
+        return
+    found = db.connection.execute(select(rules.c.row_id).where(under(db, keys), ~has_row))
+    remove(db, found.scalars().all())
 
 
 def remove(db: Db, numbers: Sequence[int]) -> None:
@@ -126,7 +131,8 @@ def remove(db: Db, numbers: Sequence[int]) -> None:
     for chunk in chunks(numbers):
         # No cascade: a caller's own SQLite connection may not enforce foreign keys.
         for table in (db.tables.schedule_index, db.tables.schedule_rules):
-            db.connection.execute(delete(table).where(db.dialect.among(table.c.row_id, chunk)))
+            among = db.dialect.among(table.c.row_id, chunk)
+            delete_keys(db, table, ("row_id",), [(number,) for number in chunk], among)
 
 
 def index_values(row: IndexRow) -> dict[str, Any]:

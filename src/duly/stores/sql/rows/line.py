@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from duly.model.queues import Line, WaitingWork
 from duly.rules.checks import check_limit
 from duly.rules.line_counts import LineCount, works_of
+from duly.stores.sql.bulk import delete_found
 from duly.stores.sql.db import Db
 
 COLUMNS = "queue, place, id, workspace, action, run_at_ms"
-_KEY = "queue, place, id"
+_KEY = ("queue", "place", "id")
 _QUEUES = """
 WITH RECURSIVE waiting(queue, depth) AS (
     SELECT (SELECT queue FROM {p}job_line ORDER BY queue LIMIT 1), 1
@@ -47,12 +48,13 @@ def leave(db: Db, ids: Sequence[str]) -> None:
 
     Entries locked by a claim are skipped: the claim finds that the jobs are no longer queued.
     """
-    key = ", ".join(f"l.{name}" for name in _KEY.split(", "))
-    same = " AND ".join(f"l.{name} = j.{name}" for name in _KEY.split(", "))
-    db.run(
-        f"DELETE FROM {{p}}job_line WHERE ({_KEY}) IN (WITH left_by AS MATERIALIZED ("
-        f"SELECT {key} FROM {{p}}jobs j JOIN {{p}}job_line l ON {same} "
-        "WHERE j.id IN :ids {skip}) SELECT * FROM left_by)",
+    key = ", ".join(f"l.{name}" for name in _KEY)
+    same = " AND ".join(f"l.{name} = j.{name}" for name in _KEY)
+    delete_found(
+        db,
+        "job_line",
+        _KEY,
+        f"SELECT {key} FROM {{p}}jobs j JOIN {{p}}job_line l ON {same} WHERE j.id IN :ids {{skip}}",
         ids=list(ids),
     )
 

@@ -18,6 +18,7 @@ from sqlalchemy import Row, delete, select
 
 from duly.model.claims import NextLeaseEnd
 from duly.model.jobs import JobState
+from duly.stores.sql.bulk import delete_keys
 from duly.stores.sql.db import Db
 from duly.stores.sql.gaps.search import MARKS, Wanted, search_alone, search_now
 
@@ -28,8 +29,8 @@ _MAX_MARKED_JOBS = 10_000
 """Maximum number of jobs that one pass over markers checks, stale ones included."""
 _FIRST = """
     SELECT m.seq, m.at_ms, m.jobs, EXISTS (
-        SELECT 1 FROM (SELECT e.value AS id FROM (SELECT 1 AS one) AS always {each_of_ids}) AS k
-        {job_of_k} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
+        SELECT 1 FROM (SELECT 1 AS one) AS always {each_of_ids}
+        {job_of_e} WHERE j.state = 'processing' AND j.lease_until_ms = m.at_ms) AS stands
     FROM {p}job_marks m WHERE m.state = 'processing' AND m.at_ms >= :from_ms
     ORDER BY m.at_ms, m.seq LIMIT :limit
 """
@@ -253,7 +254,8 @@ def _with_ids(db: Db, markers: Sequence[_Mark]) -> list[_Mark]:
 def _remove(db: Db, numbers: Sequence[int]) -> None:
     if numbers:
         table = db.tables.job_marks
-        db.connection.execute(delete(table).where(db.dialect.among(table.c.seq, numbers)))
+        among = db.dialect.among(table.c.seq, numbers)
+        delete_keys(db, table, ("seq",), [(number,) for number in numbers], among)
 
 
 def _discard(db: Db, numbers: Sequence[int]) -> None:
@@ -262,7 +264,11 @@ def _discard(db: Db, numbers: Sequence[int]) -> None:
         table = db.tables.job_marks
         among = db.dialect.among(table.c.seq, numbers)
         free = select(table.c.seq).where(among).with_for_update(skip_locked=True)
-        db.connection.execute(delete(table).where(table.c.seq.in_(free)))
+        if db.dialect.deletes_what_it_finds:
+            db.connection.execute(delete(table).where(table.c.seq.in_(free)))
+        else:
+            free = db.dialect.held_by(free, table, "PRIMARY")
+            _remove(db, db.connection.execute(free).scalars().all())
 
 
 def _text(ids: Sequence[str]) -> str:

@@ -92,10 +92,13 @@ def record_statement(dialect: Dialect, tables: Tables, number: int) -> str:
     table, _ = dialect.names(tables)
     now = dialect.now_ms().compile(compile_kwargs={"literal_binds": True})
     readable_from = _READABLE_FROM[number]
-    names, values = "version, readable_from, updated_at_ms", f"{number}, {readable_from}, {now}"
-    if number == 1:
-        return f"INSERT INTO {table}schema ({names}) VALUES ({values})"
-    return f"UPDATE {table}schema SET ({names}) = ({values})"
+    if number == migrations(dialect.name)[0].number:
+        names = "version, readable_from, updated_at_ms"
+        return f"INSERT INTO {table}schema ({names}) VALUES ({number}, {readable_from}, {now})"
+    return (
+        f"UPDATE {table}schema SET version = {number}, readable_from = {readable_from}, "
+        f"updated_at_ms = {now}"
+    )
 
 
 def version(connection: Connection, tables: Tables) -> int | None:

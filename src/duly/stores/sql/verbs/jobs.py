@@ -37,7 +37,9 @@ class JobVerbs(Transactions):
 
     def insert_jobs_in(self, transaction: Any, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
         """Do the same inside the caller's own transaction."""
-        return self._joined(transaction, inserts.insert_jobs, jobs)
+        if self.has_fast_paths:
+            return self._joined(transaction, inserts.insert_jobs, jobs)
+        return self._joined(transaction, transact, Ids(), job_cases.insert_jobs, jobs)
 
     async def claim_jobs(self, request: ClaimRequest) -> Claims:
         """Rescue and promote jobs, then claim queued ones."""

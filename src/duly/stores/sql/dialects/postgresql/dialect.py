@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    Select,
     Table,
     any_,
     cast,
@@ -81,6 +82,16 @@ class PostgresqlDialect:
         "WHERE row_id = r.row_id AND version = r.version OFFSET 0) AS i"
     )
     finds_row_values = True
+    orders_row_values = True
+    locks_one_of_a_join = True
+    deletes_lists_by_index = True
+    deletes_what_it_finds = True
+    correlates_derived_tables = True
+    limit_form = "(SELECT {})"
+    text_type = "text"
+    whole_type = "bigint"
+    has_fast_paths = True
+    inserts_json_rows = True
     tracks_entries = True
     add_jobs = staticmethod(postgresql_jobs.add_jobs)
     add_occurrences = staticmethod(postgresql_jobs.add_occurrences)
@@ -146,6 +157,13 @@ class PostgresqlDialect:
         connection.execute(
             text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name}
         )
+
+    def check_caller(self, connection: Connection) -> None:
+        """Accept every connection."""
+
+    def held_by(self, statement: Select[Any], table: Table, index: str) -> Select[Any]:  # noqa: ARG002
+        """Return the statement: locks are taken on the rows of the result."""
+        return statement
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT that supports `on_conflict_do_update`."""

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    Select,
     Table,
     create_engine,
     event,
@@ -89,6 +90,16 @@ class SqliteDialect:
         "CROSS JOIN {p}schedule_index AS i ON i.row_id = r.row_id AND i.version = r.version"
     )
     finds_row_values = False
+    orders_row_values = True
+    locks_one_of_a_join = True
+    deletes_lists_by_index = True
+    deletes_what_it_finds = True
+    correlates_derived_tables = True
+    limit_form = "(SELECT {})"
+    text_type = "text"
+    whole_type = "bigint"
+    has_fast_paths = True
+    inserts_json_rows = True
     tracks_entries = False
     add_jobs = staticmethod(sqlite_jobs.add_jobs)
     add_occurrences = staticmethod(sqlite_jobs.add_occurrences)
@@ -151,6 +162,13 @@ class SqliteDialect:
 
     def guard_scopes(self, connection: Connection, tables: Tables, scopes: Iterable[str]) -> None:
         """Do nothing: BEGIN IMMEDIATE already excludes other writers."""
+
+    def check_caller(self, connection: Connection) -> None:
+        """Accept every connection."""
+
+    def held_by(self, statement: Select[Any], table: Table, index: str) -> Select[Any]:  # noqa: ARG002
+        """Return the statement: locks are taken on the rows of the result."""
+        return statement
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT that supports `on_conflict_do_update`."""

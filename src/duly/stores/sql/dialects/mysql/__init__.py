@@ -1,0 +1,1 @@
+"""MariaDB, by the protocol of MySQL."""
