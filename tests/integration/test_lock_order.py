@@ -109,7 +109,10 @@ def test_a_batch_is_finished_in_order(store: SqlStore) -> None:
     jobs = leased(store, *reversed(names))
     finishes = [decide(jobs[name], Succeeded()) for name in names[100:] + names[:100]]
     first = "SELECT id FROM duly_jobs WHERE id = 'job_000'"
-    rest = [f"SELECT id FROM duly_jobs WHERE id = 'job_{number:03}'" for number in (1, 150, 299)]  # noqa: S608
+    rest = [
+        f"SELECT id FROM duly_jobs WHERE id = 'job_{number:03}'"  # noqa: S608
+        for number in (1, 150, 299)
+    ]
     assert waits_without_holding(store, first, lambda db: claims.finish(db, finishes), rest)
 
 

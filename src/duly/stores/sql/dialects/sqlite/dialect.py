@@ -166,7 +166,12 @@ class SqliteDialect:
     def check_caller(self, connection: Connection) -> None:
         """Accept every connection."""
 
-    def held_by(self, statement: Select[Any], table: Table, index: str) -> Select[Any]:  # noqa: ARG002
+    def held_by(
+        self,
+        statement: Select[Any],
+        table: Table,  # noqa: ARG002
+        index: str,  # noqa: ARG002
+    ) -> Select[Any]:
         """Return the statement: locks are taken on the rows of the result."""
         return statement
 
