@@ -45,6 +45,7 @@ def failing(names: list[str]) -> list[str]:
 
 
 @pytest.mark.extended
+@pytest.mark.timeout(600)  # a process for each module
 def test_every_module_can_be_imported_first() -> None:
     assert failing(modules()) == []
 
