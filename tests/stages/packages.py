@@ -5,8 +5,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 
-from tests.faults.scenarios import find_faketime
 from tests.pgbouncer import find_pooler
+from tests.system.faults.scenarios import find_faketime
 
 PACKAGES: Mapping[str, Callable[[], object]] = {
     "pgbouncer": find_pooler,

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 from duly.model.schedules import Definition, Schedule
 from duly.triggers.instants import to_ms
-from tests.soak.application import flow
+from tests.system.soak.application import flow
 
 OPEN = ("scheduled", "queued", "processing", "retrying")
 

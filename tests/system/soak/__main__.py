@@ -16,10 +16,10 @@ from duly.model.plans import PlanSettings
 from duly.model.schedule_writes import ScheduleKey, ScheduleWrite, ScheduleWritten
 from duly.model.schedules import Definition, Misfire, Policies, Schedule, ScheduleId
 from duly.stores import open_store
-from tests.faults.servers import own_cluster
 from tests.servers import NO_SERVER, find_binaries
-from tests.soak.audit import Books, Verdict, judge
-from tests.soak.crew import BOTH, PLANNER, WORKER, Crew
+from tests.system.faults.servers import own_cluster
+from tests.system.soak.audit import Books, Verdict, judge
+from tests.system.soak.crew import BOTH, PLANNER, WORKER, Crew
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ HEAD = (
 
 def main() -> int:
     """Run them all. Gives the exit status."""
-    parser = argparse.ArgumentParser(prog="tests.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.system.soak", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--only", default="", help="part of `store name`, as in `sqlite def`")
     options = parser.parse_args()

@@ -1,7 +1,8 @@
 """The application that the faults are done to: handlers that keep a journal, and places to die.
 
-Run by `duly run tests.faults.application:app`. The environment says which database, where the
-journal is, and at which phase this process says so on its standard output and waits to be killed.
+Run by `duly run tests.system.faults.application:app`. The environment says which database, where
+the journal is, and at which phase this process says so on its standard output and waits to be
+killed.
 """
 
 import asyncio

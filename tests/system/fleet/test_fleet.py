@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fleet.trial import Tally, run_trial
+from tests.system.fleet.trial import Tally, run_trial
 
 
 def test_a_killed_server_loses_nothing_and_doubles_nothing(postgres_url: str) -> None:

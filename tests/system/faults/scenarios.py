@@ -12,8 +12,8 @@ import psycopg
 from duly.model.jobs import JobState
 from duly.runtime.worker.watchdog import EXIT_STATUS
 from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
-from tests.faults.application import PHASES, POISONED
-from tests.faults.audit import (
+from tests.system.faults.application import PHASES, POISONED
+from tests.system.faults.audit import (
     RATE_SHARE,
     Verdict,
     judge,
@@ -21,25 +21,32 @@ from tests.faults.audit import (
     judge_recovery,
     read_journal,
 )
-from tests.faults.chaos import (
+from tests.system.faults.chaos import (
     crash_one,
     crash_repeatedly,
     exhaust_connections,
     kill_backends,
     restart_under_load,
 )
-from tests.faults.connections import (
+from tests.system.faults.connections import (
     fail_over,
     fall_silent,
     freeze_connections,
     open_read_only,
     turn_read_only,
 )
-from tests.faults.losses import lose_twice, once_under_load, poison_backlog
-from tests.faults.places import OpenPlace, behind_proxy, in_any_session, on_file, on_pair, on_server
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
-from tests.faults.sockets import exhaust_sockets
+from tests.system.faults.losses import lose_twice, once_under_load, poison_backlog
+from tests.system.faults.places import (
+    OpenPlace,
+    behind_proxy,
+    in_any_session,
+    on_file,
+    on_pair,
+    on_server,
+)
+from tests.system.faults.servers import Cluster
+from tests.system.faults.site import Site
+from tests.system.faults.sockets import exhaust_sockets
 
 FAKETIME = "libfaketimeMT.so.1"
 REFUSED = "completion refused, its lease was lost"

@@ -5,8 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fleet.trial import run_trial
 from tests.servers import NO_SERVER, find_binaries, shared_server
+from tests.system.fleet.trial import run_trial
 
 
 def main() -> int:

@@ -8,12 +8,12 @@ import psycopg
 from psycopg import sql
 
 from duly.model.jobs import JobId
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
 from tests.servers import database_of
+from tests.system.faults.servers import Cluster
+from tests.system.faults.site import Site
 
 if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+    from tests.system.faults.scenarios import Load
 
 WORKERS = 2
 BUSY_S = 6.0

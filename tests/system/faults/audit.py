@@ -10,7 +10,7 @@ from typing import NamedTuple
 from duly.model.events import JobEvent
 from duly.model.jobs import FINAL, Job, JobId, JobState, may_go
 from duly.stores.port import Store
-from tests.faults.application import app
+from tests.system.faults.application import app
 
 RECOVERY_S = 10.0
 """A recovery may take as long as a lease, and this much more."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 DULY = (sys.executable, "-c", "from duly.cli import main; main()", "run")
 PLANNER = ("--roles", "planner,keeper")
 WORKER = ("--roles", "worker,keeper", "--lease", "2", "--slots", "8", "--drain", "5")
@@ -33,7 +33,7 @@ class Crew:
 
     def _start(self, role: tuple[str, ...]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
-            [*DULY, "tests.soak.application:app", *role],
+            [*DULY, "tests.system.soak.application:app", *role],
             cwd=ROOT,
             env=self._environment,
             stdout=self._log,

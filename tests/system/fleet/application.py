@@ -1,7 +1,7 @@
 """The processes of a fleet: an application server, and a tick. Each says on its output what it did.
 
-`python -m tests.fleet.application serve <database> <port>` says `ready <port>`;
-`python -m tests.fleet.application tick <database> <url>` says `posted <status>` and `idle`.
+`python -m tests.system.fleet.application serve <database> <port>` says `ready <port>`;
+`python -m tests.system.fleet.application tick <database> <url>` says `posted <status>` and `idle`.
 Both end when their input does.
 """
 

@@ -24,7 +24,7 @@ from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import once
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 BATCH = 500
 
 
@@ -33,7 +33,7 @@ class Member:
 
     def __init__(self, role: str, database: str, where: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fleet.application", role, database, where],
+            [sys.executable, "-m", "tests.system.fleet.application", role, database, where],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

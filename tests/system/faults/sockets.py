@@ -18,11 +18,11 @@ import psycopg
 
 from duly.errors import BackendUnavailable
 from duly.model.stored_jobs import JobFilter
-from tests.faults.servers import Cluster
-from tests.faults.site import DULY, LIMIT_S, ROOT, Site, WorkerProcess
+from tests.system.faults.servers import Cluster
+from tests.system.faults.site import DULY, LIMIT_S, ROOT, Site, WorkerProcess
 
 if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+    from tests.system.faults.scenarios import Load
 
 DESCRIPTORS = 256
 SOCKETS = 400
@@ -142,7 +142,7 @@ def _start_all_in_one(site: Site) -> tuple[WorkerProcess, int]:
     words = ("--port", "0", "--dev", "--log-level", "warning", "--lease", "5", "--slots", "4")
     with log.open("w") as errors:
         popen = subprocess.Popen(
-            [*limited, *DULY, "tests.faults.application:app", *words],
+            [*limited, *DULY, "tests.system.faults.application:app", *words],
             cwd=ROOT,
             env=os.environ | {"DULY_FAULT_URL": site.url, "DULY_FAULT_JOURNAL": str(site.journal)},
             stdout=subprocess.PIPE,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from duly.errors import BackendUnavailable
 from duly.model.jobs import FINAL, Job, JobId, JobState
-from tests.faults.application import POISONED
-from tests.faults.audit import read_journal
-from tests.faults.producer import Producer, keep_waiting
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
+from tests.system.faults.application import POISONED
+from tests.system.faults.audit import read_journal
+from tests.system.faults.producer import Producer, keep_waiting
+from tests.system.faults.servers import Cluster
+from tests.system.faults.site import Site
 
 if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+    from tests.system.faults.scenarios import Load
 
 ONCE = 200
 """At-most-once jobs, most."""

@@ -30,12 +30,12 @@ from duly.stores import open_store
 from duly.stores.port import Store
 from duly.triggers import once
 from duly.triggers.instants import from_ms
-from tests.faults.application import app
-from tests.faults.places import Place
+from tests.system.faults.application import app
+from tests.system.faults.places import Place
 
 T = TypeVar("T")
 EARLIER = WorkerId("worker_earlier")
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 DULY = (sys.executable, "-c", "from duly.cli import main; main()", "run")
 POLL_S = 0.05
 LIMIT_S = 90.0
@@ -185,7 +185,7 @@ class Site:
         plain = {name.upper(): value for name, value in environment.items() if name.islower()}
         with log.open("w") as errors:
             popen = subprocess.Popen(
-                [*DULY, "tests.faults.application:app", *self._words],
+                [*DULY, "tests.system.faults.application:app", *self._words],
                 cwd=ROOT,
                 env=os.environ
                 | {"DULY_FAULT_URL": self.place.worker_url}

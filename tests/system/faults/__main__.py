@@ -10,10 +10,10 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.faults.audit import Verdict, table
-from tests.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario
-from tests.faults.servers import Cluster, own_cluster
 from tests.servers import NO_SERVER, find_binaries
+from tests.system.faults.audit import Verdict, table
+from tests.system.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario
+from tests.system.faults.servers import Cluster, own_cluster
 
 BUSY_SHARE = 0.25
 """Of a processor while draining; more means that the worker spins."""

@@ -14,7 +14,9 @@ import pytest
 from duly.model.jobs import JobId, JobState
 from duly.stores import MemoryStore
 from duly.testing.conformance.jobs.samples import a_job, bring_to
-from tests.faults.audit import (
+from tests.missing import missing_tool
+from tests.servers import NO_SERVER, find_binaries
+from tests.system.faults.audit import (
     Interruption,
     Verdict,
     fault_of_history,
@@ -23,12 +25,10 @@ from tests.faults.audit import (
     judge_recovery,
     table,
 )
-from tests.faults.losses import lose_twice
-from tests.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario, stop_and_wake
-from tests.faults.servers import Cluster, own_cluster
-from tests.faults.site import ROOT
-from tests.missing import missing_tool
-from tests.servers import NO_SERVER, find_binaries
+from tests.system.faults.losses import lose_twice
+from tests.system.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario, stop_and_wake
+from tests.system.faults.servers import Cluster, own_cluster
+from tests.system.faults.site import ROOT
 
 SHORT = Load(jobs=60, rounds=1, is_quick=True)
 USUAL = {"killed finishing, postgresql", "killed finishing, sqlite"}

@@ -18,10 +18,10 @@ from duly.flows.client import Client
 from duly.model.jobs import JobId
 from duly.model.plans import PlanSettings
 from duly.stores import open_store
-from tests.faults.application import app
+from tests.system.faults.application import app
 
 if TYPE_CHECKING:
-    from tests.faults.site import Site
+    from tests.system.faults.site import Site
 
 POLL_S = 0.05
 LIMIT_S = 90.0

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from tests.faults.producer import Producer, at_rate
-from tests.faults.servers import Cluster
-from tests.faults.site import Site, WorkerProcess, now_ms
+from tests.system.faults.producer import Producer, at_rate
+from tests.system.faults.servers import Cluster
+from tests.system.faults.site import Site, WorkerProcess, now_ms
 
 if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+    from tests.system.faults.scenarios import Load
 
 JOBS_PER_S = 200
 HANDLER_S = 0.05
