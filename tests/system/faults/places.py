@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.system.cluster import Cluster
 from tests.system.faults.proxy import Proxy
 from tests.system.faults.replica import Pair, own_pair
-from tests.system.faults.servers import Cluster
 
 
 @dataclass(frozen=True)

@@ -1,83 +1,64 @@
-"""Where a scenario happens: a database, worker processes, and the journal of their handlers."""
+"""Where a scenario happens: a database, worker processes, and what must be judged at the end."""
 
 import asyncio
 import os
-import select
 import signal
 import sqlite3
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from duly.errors import BackendUnavailable
 from duly.flows.client import Client
 from duly.flows.collections import ScheduleCollection
 from duly.model.claims import ClaimRequest
-from duly.model.jobs import FINAL, JobId, WorkerId
-from duly.model.plans import PlanSettings
+from duly.model.jobs import FINAL, Job, JobId, WorkerId
+from duly.model.schedules import Schedule
 from duly.model.scopes import SYSTEM
 from duly.model.stored_jobs import JobFilter
 from duly.rules.outcomes import Released, decide
-from duly.stores import open_store
-from duly.stores.port import Store
 from duly.triggers import once
 from duly.triggers.instants import from_ms
-from tests.system.faults.application import app
+from tests.system.application import app, work
+from tests.system.database import open_database
 from tests.system.faults.places import Place
+from tests.system.phases import REACHED
+from tests.system.processes import LIMIT_S, POLL_S, Process, Processes, now_ms
+from tests.system.record import Moment
 
 T = TypeVar("T")
 EARLIER = WorkerId("worker_earlier")
-ROOT = Path(__file__).parent.parent.parent.parent
-DULY = (sys.executable, "-c", "from duly.cli import main; main()", "run")
-POLL_S = 0.05
-LIMIT_S = 90.0
 LINGER_S = 1.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass
-class WorkerProcess:
-    """One `duly run`."""
+@dataclass(frozen=True)
+class Load:
+    """How much of everything."""
 
-    popen: "subprocess.Popen[str]"
-    log: Path
-    is_kept: bool
-    """Started again when it ends."""
-    options: dict[str, Any] = field(default_factory=dict)
-    has_noted_death: bool = False
+    jobs: int
+    rounds: int
+    """Faults in a row, where one fault can be done again and again."""
+    is_quick: bool = False
+    """A short form: leases are short, and rates are not judged."""
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        self.popen.send_signal(number)
-
-    def until_phase(self) -> str:
-        """Wait until the process says where it is, and waits to be killed."""
-        assert self.popen.stdout is not None
-        ready, _, _ = select.select([self.popen.stdout], [], [], LIMIT_S)
-        if not ready:
-            raise TimeoutError(f"no phase was reached:\n{self.log.read_text()[-2000:]}")
-        return self.popen.stdout.readline().strip()
-
-    def cpu_s(self) -> float:
-        """Processor time used so far."""
-        fields = Path(f"/proc/{self.popen.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    def inputs(self, share: int = 1) -> list[None]:
+        """Return no input for each of a share of the jobs."""
+        return [None] * (self.jobs // share)
 
 
-class Site:
-    """A database under fault; ends every process that it started."""
+class Site(Processes):
+    """A database under fault and its workers; kills every process that it started."""
 
     def __init__(self, place: Place, folder: Path, *, lease_s: float = 1.5, slots: int = 4) -> None:
+        super().__init__(place.worker_url, folder)
+        self._told["DULY_SYSTEM_STUBBORN_S"] = "0.5"
         self.place = place
-        self.url = url = place.url
-        self.folder = folder
+        self.url = place.url
         self.slots = slots
         self.fault_ends: list[int] = []
         """When faults ended, in milliseconds since 1970."""
@@ -87,39 +68,68 @@ class Site:
         """Until then jobs of a higher priority occupied the slots."""
         self.spans: tuple[tuple[int, int], tuple[int, int]] | None = None
         """Between which times to compare rates: before the faults, and after them."""
-        self.journal = folder / "journal"
         self.ids: list[JobId] = []
-        self.poisoned: list[JobId] = []
-        self.workers: list[WorkerProcess] = []
+        self.schedules: list[Schedule] = []
         roles = ("--roles", "planner,worker,keeper")
         self._words = (*roles, "--lease", str(lease_s), "--slots", str(slots), "--drain", "10")
+        self._kept: dict[Process, Mapping[str, str]] = {}
+        """Workers that are started again when they end, with their environment."""
+        self._noted: set[Process] = set()
+        """Workers whose death is noted."""
         self._runner = asyncio.Runner()
-        self._pause = threading.Event()
-        # Planning is left to the workers, which know what the application declares.
-        self.store: Store = open_store(url, planning=PlanSettings(look_ahead_ms=0))
+        self.store = open_database(self.url)
         self.client = Client(self.store, actions=app.actions)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        for worker in self.workers:
-            if worker.popen.poll() is None:
-                worker.popen.kill()
-            worker.popen.communicate()
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self.run(self.store.close())
         self._runner.close()
 
-    def freeze(self, worker: WorkerProcess) -> None:
+    def start(
+        self, *, is_kept: bool = False, environment: Mapping[str, str] | None = None, **told: str
+    ) -> Process:
+        """Start a worker; `told` is for the application, as `DULY_SYSTEM_` variables."""
+        own = {f"DULY_SYSTEM_{name.upper()}": value for name, value in told.items()}
+        variables = {**(environment or {}), **own}
+        worker = self.launch("run", *self._words, environment=variables)
+        if is_kept:
+            self._kept[worker] = variables
+        return worker
+
+    def tend(self) -> None:
+        """Note the deaths of workers, and start those again that are kept."""
+        for worker in [each for each in self.started if not each.is_running]:
+            self._note_death(worker)
+            if worker in self._kept:
+                self.start(is_kept=True, environment=self._kept.pop(worker))
+
+    def freeze(self, worker: Process) -> None:
         """Stop a process where it stands, but not while it has a SQLite file to itself."""
         while True:
-            worker.kill(signal.SIGSTOP)
+            worker.signal(signal.SIGSTOP)
             if not self.url.startswith("sqlite:") or _is_writable(self.url):
                 return
-            worker.kill(signal.SIGCONT)
+            worker.signal(signal.SIGCONT)
             self._pause.wait(POLL_S / 10)
+
+    def lose(self, worker: Process) -> None:
+        """Kill a worker: from now on the recovery of its jobs is timed."""
+        worker.kill()
+        self._note_death(worker)
+
+    def lose_at(self, phase: str, worker: Process) -> None:
+        """Kill a worker that stops at a phase, when it is there."""
+        self.until(lambda: worker.has_logged(REACHED + phase), f"a worker is {phase}")
+        self.lose(worker)
+
+    def _note_death(self, worker: Process) -> None:
+        if worker in self._noted:
+            return
+        died_ms = now_ms()
+        with suppress(BackendUnavailable):
+            registered = self.run(self.store.list_workers())
+            self.deaths |= {each.id: died_ms for each in registered if each.pid == worker.popen.pid}
+            self._noted.add(worker)
 
     def note_fault_end(self, *, probes: bool = False) -> None:
         """Say that everything works again: from now on the recovery is timed.
@@ -130,28 +140,13 @@ class Site:
         if probes:
             self.enqueue("quick", [None])
 
-    def lose(self, worker: WorkerProcess) -> None:
-        """Kill a worker: from now on the recovery of its jobs is timed."""
-        worker.kill()
-        worker.popen.wait(LIMIT_S)
-        self._note_death(worker)
-
-    def _note_death(self, worker: WorkerProcess) -> None:
-        if worker.has_noted_death:
-            return
-        died_ms = now_ms()
-        with suppress(BackendUnavailable):
-            registered = self.run(self.store.list_workers())
-            self.deaths |= {each.id: died_ms for each in registered if each.pid == worker.popen.pid}
-            worker.has_noted_death = True
-
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The answer of an async call."""
+        """Return the answer of an async call."""
         return self._runner.run(coroutine)
 
     def enqueue(self, action: str, inputs: Iterable[object], **options: Any) -> list[JobId]:
-        """Jobs of the application, to be judged at the end."""
-        answers = self.run(self.client.enqueue_many(f"work.{action}", inputs, **options))
+        """Enqueue jobs, to be judged at the end."""
+        answers = self.run(self.client.enqueue_many(f"{work.name}.{action}", inputs, **options))
         ids = [answer.job_id for answer in answers]
         self.ids += ids
         return ids
@@ -165,83 +160,38 @@ class Site:
 
     def schedule(self, action: str, name: str) -> None:
         """Store a schedule of the system that fires once, soon; a planner makes its job."""
-        mine = ScheduleCollection(self.store, "work").of(SYSTEM)
-        self.run(mine.create(name, once(self.at(1)), action=action))
+        mine = ScheduleCollection(self.store, work.name).of(SYSTEM)
+        self.schedules.append(self.run(mine.create(name, once(self.at(1)), action=action)))
 
     def find_jobs(self, action: str) -> None:
-        """Judge the jobs that schedules have made of an action, too."""
-        self.ids += [job.id for job in self.run(self.store.list_jobs(JobFilter(action=action)))]
+        """Wait at the end also for the jobs that schedules have made of an action."""
+        which = JobFilter(action=f"{work.name}.{action}")
+        self.ids += [job.id for job in self.run(self.store.list_jobs(which))]
+
+    def jobs(self, ids: Iterable[JobId]) -> list[Job]:
+        """Return jobs that must be stored."""
+        found = [self.run(self.store.get_job(job_id)) for job_id in ids]
+        assert None not in found, "a job is gone"
+        return [job for job in found if job is not None]
 
     def at(self, seconds: float) -> datetime:
-        """So long from now, by the clock that decides."""
+        """Return an instant so long from now, by the clock that decides."""
         return from_ms(self.run(self.store.now_ms()) + int(seconds * 1000))
 
-    def start(self, *, is_kept: bool = False, **environment: str) -> WorkerProcess:
-        """A worker process; the rest are its environment variables."""
-        log = self.folder / f"worker-{len(self.workers)}.log"
-        named = {
-            f"DULY_FAULT_{name}": value for name, value in environment.items() if name.isupper()
-        }
-        plain = {name.upper(): value for name, value in environment.items() if name.islower()}
-        with log.open("w") as errors:
-            popen = subprocess.Popen(
-                [*DULY, "tests.system.faults.application:app", *self._words],
-                cwd=ROOT,
-                env=os.environ
-                | {"DULY_FAULT_URL": self.place.worker_url}
-                | {"DULY_FAULT_JOURNAL": str(self.journal)}
-                | named
-                | plain,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        worker = WorkerProcess(popen, log, is_kept, dict(environment))
-        self.workers.append(worker)
-        return worker
+    def count_recorded(self, moment: Moment, ids: Iterable[JobId]) -> int:
+        """Return how many of the jobs have such a line in the record."""
+        return len(
+            set(ids) & {line.job_id for line in self.record.lines() if line.moment == moment}
+        )
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Look until it is so; workers that are kept are started again meanwhile."""
-        deadline = time.monotonic() + LIMIT_S
-        while not condition():
-            is_alone = self.workers and all(each.popen.poll() is not None for each in self.workers)
-            if time.monotonic() > deadline or (is_alone and not self._is_kept()):
-                logs = "\n".join(worker.log.read_text()[-1500:] for worker in self.workers)
-                raise TimeoutError(f"{what}: not within {LIMIT_S} s, or no worker is left\n{logs}")
-            for worker in [each for each in self.workers if each.popen.poll() is not None]:
-                self._note_death(worker)
-                if worker.is_kept:
-                    worker.is_kept = False
-                    self.start(is_kept=True, **worker.options)
-            self._pause.wait(POLL_S)
-
-    def _is_kept(self) -> bool:
-        return any(worker.is_kept for worker in self.workers)
-
-    def noted(self, what: str, ids: Iterable[JobId]) -> int:
-        """How many of the jobs have such a line in the journal."""
-        wanted = set(ids)
-        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-        found = {words[0] for words in map(str.split, lines) if words[2] == what}
-        return len(wanted & found)
-
-    def _runs(self, job_id: JobId) -> int:
-        """Return the process that started a job."""
-        lines = map(str.split, self.journal.read_text().splitlines())
-        return next(int(words[3]) for words in lines if words[0] == job_id)
-
-    def until_noted(self, what: str, ids: Collection[JobId], jobs: int) -> None:
+    def until_recorded(self, moment: Moment, ids: Collection[JobId], jobs: int) -> None:
         """Wait until so many of the jobs have such a line."""
-        self.until(lambda: self.noted(what, ids) >= jobs, f"{jobs} jobs {what}")
+        self.until(lambda: self.count_recorded(moment, ids) >= jobs, f"{jobs} jobs {moment}")
 
     def until_logged(self, words: str) -> None:
         """Wait until every worker that runs has met a fault, by what it logs."""
         self.until(
-            lambda: all(
-                words in worker.log.read_text()
-                for worker in self.workers
-                if worker.popen.poll() is None
-            ),
+            lambda: all(worker.has_logged(words) for worker in self.running),
             f"every worker logs {words!r}",
         )
 
@@ -250,7 +200,7 @@ class Site:
         self.until(lambda: self.count_ended() >= len(self.ids), "every job ends")
 
     def count_ended(self) -> int:
-        """Jobs in a final state; none while the database is away."""
+        """Return the number of jobs in a final state; none while the database is away."""
         try:
             counts = self.run(self.store.count_jobs())
         except BackendUnavailable:
@@ -258,21 +208,20 @@ class Site:
         return sum(each.jobs for each in counts if each.state in FINAL)
 
     def drain(self) -> float:
-        """Stop all workers while one has a handler to wait for; gives the processor's share."""
-        alive = [worker for worker in self.workers if worker.popen.poll() is None]
-        lingering = self.enqueue("steady", [LINGER_S])
-        self.until_noted("start", lingering, 1)
-        for worker in alive:
-            worker.is_kept = False
+        """Stop all workers while one waits for a handler; return its share of a processor."""
+        self._kept.clear()
+        alive = self.running
+        (lingering,) = self.enqueue("steady", [LINGER_S])
+        self.until_recorded("start", [lingering], 1)
+        pid = next(line.pid for line in self.record.lines() if line.job_id == lingering)
         # Others have nothing to wait for: they end, and taking them down is not looked at.
-        waiting = next(each for each in alive if each.popen.pid == self._runs(lingering[0]))
-        before_s = waiting.cpu_s()
-        began_s = time.monotonic()
+        waiting = next(each for each in alive if each.popen.pid == pid)
+        before_s, began_s = _cpu_s(pid), time.monotonic()
         for worker in alive:
-            worker.kill(signal.SIGTERM)
+            worker.signal(signal.SIGTERM)
         # Looked at before the end, so that taking the interpreter down is not counted.
         self.until(lambda: time.monotonic() - began_s > LINGER_S / 2, "half of it")
-        used_s = waiting.cpu_s() - before_s if waiting.popen.poll() is None else 0.0
+        used_s = _cpu_s(pid) - before_s if waiting.is_running else 0.0
         share = used_s / (time.monotonic() - began_s)
         for worker in alive:
             worker.popen.wait(LIMIT_S)
@@ -280,13 +229,14 @@ class Site:
         return share
 
 
-def now_ms() -> int:
-    """Return the present, in milliseconds since 1970; servers share this machine's clock."""
-    return time.time_ns() // 1_000_000
+def _cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def _is_writable(url: str) -> bool:
-    """Whether nobody holds the file's only write lock."""
+    """Return whether nobody holds the file's only write lock."""
     file = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=POLL_S)
     try:
         file.execute("BEGIN IMMEDIATE")

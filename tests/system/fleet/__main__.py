@@ -1,30 +1,21 @@
-"""`make test-dispatch`: the fleet in its long form, and what it counted."""
+"""`make test-dispatch`: the trial in its long form; ends with 1 when the audit finds a fault."""
 
 import argparse
 import sys
-import tempfile
-from pathlib import Path
 
-from tests.servers import NO_SERVER, find_binaries, shared_server
-from tests.system.fleet.trial import run_trial
+from tests.system.cluster import cluster_of_command
+from tests.system.fleet.trial import run_trial, summary
 
 
 def main() -> int:
-    """Run it, and end with 1 when anything was lost or dispatched twice."""
+    """Run it and print what was counted. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make test-dispatch")
     parser.add_argument("--schedules", type=int, default=5_000, help="how many are due")
     chosen = parser.parse_args()
-    binaries = find_binaries()
-    if binaries is None:
-        print(NO_SERVER)
-        return 1
-    with (
-        tempfile.TemporaryDirectory(prefix="duly-fleet-") as name,
-        shared_server(Path(name), binaries) as server,
-    ):
-        tally = run_trial(server.create(), chosen.schedules)
-    print(tally)
-    return 0 if not (tally.lost or tally.doubled or tally.unaccounted or tally.undeclared) else 1
+    with cluster_of_command("fleet") as (cluster, folder):
+        verdict = run_trial(cluster.create(), folder / "fleet", chosen.schedules)
+    print(summary(verdict))
+    return 0 if verdict.is_good else 1
 
 
 if __name__ == "__main__":

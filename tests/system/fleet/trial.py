@@ -1,204 +1,94 @@
-"""Two application servers and two ticks on one PostgreSQL; one server is killed midway.
+"""Two servers, two ticks and a worker on one PostgreSQL; one server is killed midway.
 
 Half of the schedules are at_least_once: none may be lost. Half are at_most_once: none may be
-dispatched twice. What each one came to is counted in the database, not in the processes.
+dispatched twice.
 """
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-
-import psycopg
+from urllib.parse import urlsplit
 
 from duly.clock import SystemClock
-from duly.flows.collections import NewSchedule, ScheduleCollection
-from duly.model.schedules import Limits
+from duly.model.schedules import Definition, Schedule
 from duly.model.scopes import workspace
-from duly.stores import open_store
 from duly.testing import ManualClock
 from duly.triggers import once
+from tests.system.audit import Expected, Verdict, judge
+from tests.system.database import Database, store_schedules
+from tests.system.processes import Process, Processes
 
-ROOT = Path(__file__).parent.parent.parent.parent
-BATCH = 500
-
-
-class Member:
-    """A process of the fleet."""
-
-    def __init__(self, role: str, database: str, where: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.fleet.application", role, database, where],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def until(self, holds: Callable[[str], bool]) -> str:
-        """Read what it says up to a line for which something holds."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if holds(line.strip()):
-                return line.strip()
-        raise AssertionError(f"it ended with {self.process.wait()}")
-
-    def kill(self) -> None:
-        """Give it no time for anything."""
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        """Let it end, and read what is left, so that it does not wait for a reader."""
-        if self.process.poll() is None:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            assert self.process.stdout is not None
-            for _ in self.process.stdout:
-                pass
-        self.process.wait(30)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
+OWNER = workspace("fleet")
+POLL_S = 0.01
+"""Short, so that the server is killed in the midst of the posts."""
 
 
-@contextmanager
-def member(role: str, database: str, where: str) -> Iterator[Member]:
-    """A process until the end of the block."""
-    found = Member(role, database, where)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What became of every schedule."""
-
-    schedules: int
-    states: dict[tuple[str, str], int]
-    """By delivery and ledger state."""
-    jobs: dict[tuple[str, int], int]
-    """By delivery and the number of jobs that one schedule got."""
-    undeclared: int = 0
-    """Jobs that are stored with another delivery than their action declares."""
-
-    @property
-    def lost(self) -> int:
-        """At-least-once schedules without a job."""
-        half = self.schedules // 2
-        return half - sum(n for (mode, _), n in self.jobs.items() if mode == "at_least_once")
-
-    @property
-    def doubled(self) -> int:
-        """Schedules with more than one job, whatever their delivery."""
-        return sum(n for (_, jobs), n in self.jobs.items() if jobs > 1)
-
-    @property
-    def unaccounted(self) -> int:
-        """Schedules of which the ledger does not say what became of them."""
-        ended = sum(n for (_, state), n in self.states.items() if state in ("fired", "failed"))
-        return self.schedules - ended
-
-    def __str__(self) -> str:
-        return (
-            f"{self.schedules} schedules; lost: {self.lost}, dispatched twice: {self.doubled}, "
-            f"unaccounted for: {self.unaccounted}, not as declared: {self.undeclared}\n"
-            f"  ledger: {self.states}\n  jobs: {self.jobs}"
-        )
-
-
-async def fill(database: str, schedules: int) -> None:
+async def store_due(url: str, schedules: int) -> list[Schedule]:
     """Store schedules that are due, half of each delivery."""
     now = SystemClock().now()
-    due = now - timedelta(seconds=20)
+    due = once(now - timedelta(seconds=20))
+    definitions = [
+        Definition(due, "quick" if number % 2 else "once", hand_over="http")
+        for number in range(schedules)
+    ]
     # Made by a clock of a minute ago, or they would have no next time.
-    store = open_store(database, clock=ManualClock(now - timedelta(minutes=1)))
-    collection = ScheduleCollection(store, "fleet", limits=Limits(schedules=schedules))
-    for start in range(0, schedules, BATCH):
-        new = [
-            NewSchedule(
-                f"s{number:05}",
-                once(due),
-                "count" if number % 2 else "count_once",
-                input=number,
-                hand_over="http",
-            )
-            for number in range(start, min(start + BATCH, schedules))
-        ]
-        await collection.of(workspace("fleet")).create_many(new)
-    await store.close()
+    return await store_schedules(url, OWNER, definitions, ManualClock(now - timedelta(minutes=1)))
 
 
-def run_trial(database: str, schedules: int) -> Tally:
-    """Let the fleet post everything, and kill a server when a quarter is done."""
-    asyncio.run(fill(database, schedules))
-    with ExitStack() as stack:
-        servers = [stack.enter_context(member("serve", database, "0")) for _ in range(2)]
-        ports = [each.until(lambda line: line.startswith("ready")).split()[1] for each in servers]
-        ticks = [
-            stack.enter_context(member("tick", database, f"http://127.0.0.1:{port}"))
-            for port in ports
-        ]
-        left = schedules // 8
+def expected_of(schedules: Sequence[Schedule]) -> Expected:
+    """Return what a trial must have left."""
+    return Expected(schedules=schedules)
 
-        def counted(line: str) -> bool:
-            nonlocal left
-            left -= line == "posted 202"
-            return left <= 0
 
-        ticks[0].until(counted)
+def run_trial(url: str, folder: Path, schedules: int) -> Verdict:
+    """Let the ticks post everything, and kill a server when a quarter is done."""
+    stored = asyncio.run(store_due(url, schedules))
+    database = Database(url)
+
+    def are_dispatched(share: int) -> bool:
+        (done,) = database.numbers(
+            "SELECT count(*) FROM duly_occurrences WHERE state <> 'dispatching'"
+        )
+        return done * share >= schedules
+
+    with Processes(url, folder) as fleet:
+        servers = [_serve(fleet), _serve(fleet)]
+        urls = [_url_of(fleet, each) for each in servers]
+        fleet.launch("worker", "--slots", "8")
+        for each in urls:
+            fleet.launch("tick", "--url", each, "--period", "0.1")
+        fleet.until(lambda: are_dispatched(4), "a quarter is dispatched", poll_s=POLL_S)
         servers[0].kill()
         # As whatever keeps servers running would: the same address answers again.
-        again = stack.enter_context(member("serve", database, ports[0]))
-        again.until(lambda line: line.startswith("ready"))
-        drains = asyncio.run(_drained(database, ticks))
-        assert drains
-    return tally(database, schedules)
+        _url_of(fleet, _serve(fleet, urlsplit(urls[0]).port or 0))
+        fleet.until(database.is_at_rest, "everything is dispatched and has run")
+        fleet.stop()
+    return judge(database, expected_of(stored), fleet.record)
 
 
-async def _drained(database: str, ticks: list[Member]) -> bool:
-    """Wait until nothing is left to post: asked whenever a tick finds nothing to do."""
-
-    def read(one: Member) -> None:
-        one.until(lambda line: line == "idle" and _is_empty(database))
-
-    await asyncio.gather(*(asyncio.to_thread(read, each) for each in ticks))
-    return True
+def _serve(fleet: Processes, port: int = 0) -> Process:
+    return fleet.launch("serve", "--port", str(port), "--dev", "--log-level", "warning")
 
 
-def _is_empty(database: str) -> bool:
-    with psycopg.connect(database) as connection:
-        row = connection.execute(
-            "SELECT (SELECT count(*) FROM duly_occurrences WHERE state = 'dispatching') + "
-            "(SELECT count(*) FROM duly_schedule_index)"
-        ).fetchone()
-    assert row is not None
-    return bool(row[0] == 0)
+def _url_of(fleet: Processes, server: Process) -> str:
+    fleet.until(lambda: server.url is not None, "a server listens")
+    assert server.url is not None
+    return server.url
 
 
-def tally(database: str, schedules: int) -> Tally:
-    """Count in the database."""
-    with psycopg.connect(database) as connection:
-        states = connection.execute("SELECT state, name FROM duly_occurrences").fetchall()
-        jobs = connection.execute(
-            "SELECT name, count(*) FROM duly_jobs JOIN duly_occurrences USING (schedule_id) "
-            "GROUP BY name"
-        ).fetchall()
-        stored = connection.execute("SELECT action, max_attempts FROM duly_jobs").fetchall()
-    return Tally(
-        schedules,
-        dict(Counter((_delivery(name), state) for state, name in states)),
-        dict(Counter((_delivery(name), n) for name, n in jobs)),
-        sum((tries == 1) != (action == "fleet.count_once") for action, tries in stored),
+def summary(verdict: Verdict) -> str:
+    """Return the counts of a trial."""
+    ledger: Counter[tuple[str, str]] = Counter()
+    jobs: Counter[tuple[str, int]] = Counter()
+    for (delivery, state, made), times in verdict.outcomes.items():
+        ledger[delivery, state] += times
+        jobs[delivery, made] += times
+    counts = (
+        f"{verdict.expected} schedules; lost: {verdict.lost}, dispatched twice: "
+        f"{verdict.doubled}, unaccounted for: {verdict.unaccounted}, not as declared: "
+        f"{verdict.undeclared}, unfinished: {verdict.unfinished}, deadlocks: {verdict.deadlocks}"
     )
-
-
-def _delivery(name: str) -> str:
-    return "at_least_once" if int(name[1:]) % 2 else "at_most_once"
+    tables = (f"  ledger: {dict(ledger)}", f"  jobs: {dict(jobs)}")
+    return "\n".join((counts, *tables, *verdict.lines("fleet")))
