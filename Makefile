@@ -42,10 +42,10 @@ test-all: setup ## Run all stages beyond make test (about 25 minutes), or some: 
 	@$(BIN)/python -m tests.stages $(STAGES) $(ARGS)
 
 test-faults: setup test-tools ## Kill, freeze and cut off real workers and servers under load, options through ARGS="..."
-	@$(BIN)/python -m tests.faults $(ARGS)
+	@$(BIN)/python -m tests.system.faults $(ARGS)
 
 soak: setup ## Kill planners and workers every second under load, and count every occurrence; options through ARGS="..."
-	@$(BIN)/python -m tests.soak $(ARGS)
+	@$(BIN)/python -m tests.system.soak $(ARGS)
 
 sim: setup ## Simulate planners, workers and faults on a virtual clock, SEEDS=2000 or ARGS="..."
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
@@ -54,7 +54,7 @@ test-deep: setup ## Search the properties ten times as long as in every run, opt
 	@DULY_TEST_DEPTH=10 $(BIN)/python -m pytest -q -n 2 --timeout=3600 tests/property tests/integration/test_index_model.py $(ARGS)
 
 test-dispatch: setup ## Kill a server under two ticks and 5,000 due schedules, options through ARGS="..."
-	@$(BIN)/python -m tests.fleet $(ARGS)
+	@$(BIN)/python -m tests.system.fleet $(ARGS)
 
 # Debian packages that some tests need; without them those tests are skipped with the reason.
 test-tools: setup

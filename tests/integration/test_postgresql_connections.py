@@ -26,10 +26,10 @@ from duly.stores.sql.options import SqlOptions
 from duly.stores.sql.store import SqlStore
 from duly.web.dashboard.site import dashboard_app
 from duly.web.operators.auth import AuthOptions, OperatorAuth
-from tests.faults.proxy import Proxy
-from tests.faults.replica import Pair, own_pair
 from tests.missing import missing_tool
 from tests.servers import NO_SERVER, database_of, find_binaries
+from tests.system.faults.proxy import Proxy
+from tests.system.faults.replica import Pair, own_pair
 
 LIMIT_S = 60.0
 POLL_S = 0.05

@@ -22,7 +22,7 @@ MARKED = {
         "conformance with forced nested loops",
         ("tests/conformance/test_nestedloops.py",),
     ),
-    "faults": ("make test-faults with few jobs", ("tests/faults",)),
+    "faults": ("make test-faults with few jobs", ("tests/system/faults",)),
     # Playwright keeps an event loop running: no other test may share its process.
     "browsers": ("the dashboard in Chromium", ("tests/browser",)),
     "benchmarks": ("a quick run of every benchmark; figures are not judged", BENCHMARKS),
@@ -98,9 +98,9 @@ def program_stages() -> list[Stage]:
         Stage(
             "dispatch",
             "make test-dispatch with fewer schedules",
-            (Command(("-m", "tests.fleet", "--schedules", "1000")),),
+            (Command(("-m", "tests.system.fleet", "--schedules", "1000")),),
         ),
-        Stage("soak", "make soak for seconds", (Command(("-m", "tests.soak", "--quick")),)),
+        Stage("soak", "make soak for seconds", (Command(("-m", "tests.system.soak", "--quick")),)),
     ]
 
 

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 
-from tests.faults.scenarios import find_faketime
 from tests.mariadb import find_server
 from tests.pgbouncer import find_pooler
+from tests.system.faults.scenarios import find_faketime
 
 PACKAGES: Mapping[str, Callable[[], object]] = {
     "pgbouncer": find_pooler,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.faults.servers import Cluster, own_cluster
+from tests.system.cluster import Cluster, own_cluster
 
 SYNC_S = 30.0
 POLL_S = 0.05

@@ -1,19 +1,13 @@
 """What is done to the connections of workers: failover, read-only servers, silence."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from duly.model.jobs import JobId
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
 from tests.servers import database_of
-
-if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+from tests.system.cluster import Cluster, cut_others
+from tests.system.faults.site import Load, Site
 
 WORKERS = 2
 BUSY_S = 6.0
@@ -49,16 +43,13 @@ def turn_read_only(site: Site, load: Load, cluster: Cluster) -> int:
 
 def open_read_only(site: Site, load: Load, _: Cluster) -> int:
     """Connections are cut, and those opened for a while are read-only for as long as they live."""
-    _busy(site, load, CONNECTIONS="1")  # so that no worker has a better one
+    _busy(site, load, connections="1")  # so that no worker has a better one
     name = sql.Identifier(database_of(site.url))
     with psycopg.connect(site.url, autocommit=True) as connection:
         connection.execute(
             sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name)
         )
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        cut_others(connection)
         site.until_logged("read-only transaction")
         connection.execute(
             sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name)
@@ -88,14 +79,13 @@ def fall_silent(site: Site, load: Load, _: Cluster) -> int:
     return 0
 
 
-def _busy(site: Site, load: Load, **environment: Any) -> list[JobId]:
+def _busy(site: Site, load: Load, **told: Any) -> None:
     """Start workers, and wait until they have done a third of their jobs."""
     seconds = BUSY_S * WORKERS * site.slots / load.jobs
     ids = site.enqueue("steady", [seconds] * load.jobs)
     for _ in range(WORKERS):
-        site.start(**environment)
-    site.until_noted("end", ids, load.jobs // 3)
-    return ids
+        site.start(**told)
+    site.until_recorded("end", ids, load.jobs // 3)
 
 
 def _until_idle(site: Site) -> None:

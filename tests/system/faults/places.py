@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.proxy import Proxy
-from tests.faults.replica import Pair, own_pair
-from tests.faults.servers import Cluster
+from tests.system.cluster import Cluster
+from tests.system.faults.proxy import Proxy
+from tests.system.faults.replica import Pair, own_pair
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,16 @@ Each has a baseline, a fault and a recovery, measured in jobs that are enqueued 
 audit compares the rate of completions after the fault with the rate before it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import psycopg
 
-from tests.faults.producer import Producer, at_rate
-from tests.faults.servers import Cluster
-from tests.faults.site import Site, WorkerProcess, now_ms
-
-if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+from tests.system.cluster import Cluster, cut_others
+from tests.system.faults.producer import Producer, at_rate
+from tests.system.faults.site import Load, Site
+from tests.system.processes import Process, now_ms
 
 JOBS_PER_S = 200
 HANDLER_S = 0.05
@@ -32,10 +27,6 @@ CUT_ONE = (
     "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid() "
     "AND backend_type = 'client backend' ORDER BY random() LIMIT 1) AS chosen"
-)
-CUT_ALL = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
 
@@ -117,7 +108,7 @@ def exhaust_connections(site: Site, load: Load, cluster: Cluster) -> int:
     ):
         with _hog(cluster, CONNECTIONS) as is_full:
             site.until(is_full.is_set, "the server has no connection left")
-            connection.execute(CUT_ALL)
+            cut_others(connection)
             site.until_logged("too many clients")
         phases.recover()
     return 0
@@ -144,9 +135,9 @@ def crash_repeatedly(site: Site, load: Load, _: Cluster) -> int:
     return 0
 
 
-def _living(site: Site) -> list[WorkerProcess]:
-    site.until(lambda: sum(each.popen.poll() is None for each in site.workers) >= 2, "two run")
-    return [each for each in site.workers if each.popen.poll() is None]
+def _living(site: Site) -> list[Process]:
+    site.until(lambda: len(site.running) >= 2, "two run")
+    return site.running
 
 
 @contextlib.contextmanager

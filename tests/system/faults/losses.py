@@ -1,20 +1,14 @@
 """Lost workers under a full backlog: rescued jobs keep their place, and nobody pays for others."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duly.errors import BackendUnavailable
-from duly.model.jobs import FINAL, Job, JobId, JobState
-from tests.faults.application import POISONED
-from tests.faults.audit import read_journal
-from tests.faults.producer import Producer, keep_waiting
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
-
-if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+from duly.model.jobs import FINAL, JobId, JobState
+from tests.system.application import POISONED
+from tests.system.cluster import Cluster
+from tests.system.faults.producer import Producer, keep_waiting
+from tests.system.faults.site import Load, Site
 
 ONCE = 200
 """At-most-once jobs, most."""
@@ -39,7 +33,7 @@ def poison_backlog(site: Site, load: Load, _: Cluster) -> int:
         _until_final(site, poisoned, "the poison jobs end")
         _until_final(site, beside, "those beside them end")
     site.until_ended()
-    assert all(job.state is JobState.DEAD for job in _jobs(site, poisoned)), "poison survived"
+    assert all(job.state is JobState.DEAD for job in site.jobs(poisoned)), "poison survived"
     site.note_fault_end(probes=True)
     return load.rounds
 
@@ -49,15 +43,15 @@ def lose_twice(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
     with _backlog(site, load, retry=POISONED) as producer:
         producer.until_enqueued(1)
         held = site.enqueue("steady", [HELD_S] * site.slots, priority=FIRST, retry=POISONED)
-        victim = site.start(PLANTED=planted)
+        victim = site.start(planted=planted)
         for losses in (1, 2):
             _until_started(site, held, losses * len(held))
             site.lose(victim)
-            victim = site.start(PLANTED=planted)
+            victim = site.start(planted=planted)
             site.note_fault_end()
         _until_final(site, held, "the lost jobs end")
     site.until_ended()
-    jobs = _jobs(site, held)
+    jobs = site.jobs(held)
     right = sum(job.state is JobState.SUCCEEDED and job.attempts == 1 for job in jobs)
     assert right == len(held), f"{len(held) - right} jobs paid for the loss of their worker"
     assert any(job.fence > 2 for job in jobs), "no job has lost two workers"
@@ -82,10 +76,9 @@ def once_under_load(site: Site, load: Load, _: Cluster) -> int:
         _until_final(site, once, "the at-most-once jobs end")
     site.until_ended()
     _check_order(site, once, before)
-    begun = read_journal(site.journal)
-    starts = [begun[each].starts.total() if each in begun else 0 for each in once]
-    assert max(starts) == 1, "an at-most-once job was started twice"
-    dead = [job for job in _jobs(site, once) if job.state is JobState.DEAD]
+    runs = site.record.runs()
+    assert max(runs[each].starts.total() for each in once) == 1, "an at-most-once job ran twice"
+    dead = [job for job in site.jobs(once) if job.state is JobState.DEAD]
     # The start is recorded before the handler is called; only jobs merely claimed are given back.
     assert all(job.attempts == 1 for job in dead), "a job that had not begun is dead"
     return len(dead)
@@ -121,8 +114,7 @@ def _until_started(site: Site, ids: Iterable[JobId], starts: int) -> None:
     wanted = set(ids)
 
     def count() -> int:
-        begun = read_journal(site.journal)
-        return sum(begun[each].starts.total() for each in wanted if each in begun)
+        return sum(line.moment == "start" and line.job_id in wanted for line in site.record.lines())
 
     site.until(lambda: count() >= starts, f"{starts} starts")
 
@@ -133,15 +125,10 @@ def _until_final(site: Site, ids: Iterable[JobId], what: str) -> None:
 
     def are_there() -> bool:
         try:
-            while pending and _jobs(site, pending[-1:])[0].state in FINAL:
+            while pending and site.jobs(pending[-1:])[0].state in FINAL:
                 pending.pop()
         except BackendUnavailable:
             return False
         return not pending
 
     site.until(are_there, what)
-
-
-def _jobs(site: Site, ids: Iterable[JobId]) -> list[Job]:
-    found = [site.run(site.store.get_job(job_id)) for job_id in ids]
-    return [job for job in found if job is not None]

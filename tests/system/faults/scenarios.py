@@ -12,55 +12,45 @@ import psycopg
 from duly.model.jobs import JobState
 from duly.runtime.worker.watchdog import EXIT_STATUS
 from duly.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
-from tests.faults.application import PHASES, POISONED
-from tests.faults.audit import (
-    RATE_SHARE,
-    Verdict,
-    judge,
-    judge_rate,
-    judge_recovery,
-    read_journal,
-)
-from tests.faults.chaos import (
+from tests.system.application import POISONED
+from tests.system.audit import Expected, judge
+from tests.system.cluster import Cluster, cut_others
+from tests.system.database import Database
+from tests.system.faults.chaos import (
     crash_one,
     crash_repeatedly,
     exhaust_connections,
     kill_backends,
     restart_under_load,
 )
-from tests.faults.connections import (
+from tests.system.faults.connections import (
     fail_over,
     fall_silent,
     freeze_connections,
     open_read_only,
     turn_read_only,
 )
-from tests.faults.losses import lose_twice, once_under_load, poison_backlog
-from tests.faults.places import OpenPlace, behind_proxy, in_any_session, on_file, on_pair, on_server
-from tests.faults.servers import Cluster
-from tests.faults.site import Site
-from tests.faults.sockets import exhaust_sockets
+from tests.system.faults.losses import lose_twice, once_under_load, poison_backlog
+from tests.system.faults.outcome import Outcome
+from tests.system.faults.places import (
+    OpenPlace,
+    behind_proxy,
+    in_any_session,
+    on_file,
+    on_pair,
+    on_server,
+)
+from tests.system.faults.site import Load, Site
+from tests.system.faults.sockets import exhaust_sockets
+from tests.system.phases import PHASES
 
 FAKETIME = "libfaketimeMT.so.1"
 REFUSED = "completion refused, its lease was lost"
 LEASE_S = 5.0
 """Where a connection hangs until its deadline, which is longer than the usual lease."""
 
-
-@dataclass(frozen=True)
-class Load:
-    """How much of everything."""
-
-    jobs: int
-    rounds: int
-    """Faults in a row, where one fault can be done again and again."""
-    is_quick: bool = False
-    """A short form: leases are short, and rates are not judged."""
-
-    def inputs(self, share: int = 1) -> list[None]:
-        return [None] * (self.jobs // share)
-
-
+RATE_SHARE = 0.8
+"""Of the completion rate before a fault, least afterwards; judged in the long form."""
 Do = Callable[[Site, Load, Cluster], int]
 """Does the faults; gives the number of jobs that must end dead."""
 
@@ -69,9 +59,7 @@ def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
     """Workers are killed at one phase, one after another; the last one does the rest."""
     site.enqueue("quick", load.inputs())
     for skip in range(load.rounds):
-        victim = site.start(PHASE=phase, SKIP=str(skip))
-        assert victim.until_phase() == phase
-        site.lose(victim)
+        site.lose_at(phase, site.start(phase=phase, skip=str(skip)))
     site.start()
     site.note_fault_end(probes=True)
     return 0
@@ -80,11 +68,10 @@ def kill_in_phase(phase: str, site: Site, load: Load, _: Cluster) -> int:
 def kill_at_most_once(site: Site, load: Load, _: Cluster) -> int:
     """Workers are killed inside handlers of a schedule whose action is declared at_most_once."""
     for number in range(load.rounds):
-        victim = site.start(PHASE="running")
+        victim = site.start(phase="running")
         site.schedule("once", f"once-{number}")
-        assert victim.until_phase() == "running"
-        site.lose(victim)
-    site.find_jobs("work.once")
+        site.lose_at("running", victim)
+    site.find_jobs("once")
     site.start()
     site.note_fault_end(probes=True)
     return load.rounds
@@ -96,7 +83,7 @@ def restart_server(site: Site, load: Load, cluster: Cluster) -> int:
     site.start()
     site.start()
     for each in range(load.rounds):
-        site.until_noted("end", ids, len(ids) * (each + 1) // (load.rounds + 2))
+        site.until_recorded("end", ids, len(ids) * (each + 1) // (load.rounds + 2))
         cluster.restart()
         site.note_fault_end()
     site.until_ended()
@@ -111,11 +98,8 @@ def cut_connections(site: Site, load: Load, _: Cluster) -> int:
     site.start()
     with psycopg.connect(site.url, autocommit=True) as connection:
         for each in range(load.rounds * 5):
-            site.until_noted("end", ids, len(ids) * each // (load.rounds * 5 + 1) + 1)
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            site.until_recorded("end", ids, len(ids) * each // (load.rounds * 5 + 1) + 1)
+            cut_others(connection)
             site.note_fault_end()
     site.until_ended()
     site.note_fault_end(probes=True)
@@ -137,14 +121,14 @@ def stop_and_wake(site: Site, load: Load, _: Cluster, planted: str = "") -> int:
     """A worker sleeps past its lease and wakes: others have done its jobs, its word is void."""
     held = site.enqueue("steady", [0.3] * 4, priority=1)
     site.enqueue("quick", load.inputs())
-    sleeper = site.start(PLANTED=planted)
-    site.until_noted("start", held, 4)
+    sleeper = site.start(planted=planted)
+    site.until_recorded("start", held, 4)
     site.freeze(sleeper)
-    site.start(PLANTED=planted)
+    site.start(planted=planted)
     site.note_fault_end()
     site.until_ended()
-    sleeper.kill(signal.SIGCONT)
-    site.until(lambda: REFUSED in sleeper.log.read_text() or bool(planted), "it is refused")
+    sleeper.signal(signal.SIGCONT)
+    site.until(lambda: sleeper.has_logged(REFUSED) or bool(planted), "it is refused")
     for job_id in [] if planted else held:
         attempts = site.run(site.store.job_attempts(job_id))
         assert [attempt.status for attempt in attempts] == ["lost", "succeeded"]
@@ -157,9 +141,9 @@ def block_loop(site: Site, load: Load, _: Cluster) -> int:
     site.enqueue("quick", load.inputs())
     site.start(is_kept=True)
     site.until_ended()
-    ended = [each for each in site.workers if each.popen.poll() == EXIT_STATUS]
+    ended = [each for each in site.started if each.popen.poll() == EXIT_STATUS]
     assert 1 <= len(ended) <= load.rounds, "each job ends its worker once at most"
-    assert all("blocks the event loop" in each.log.read_text() for each in ended)
+    assert all(each.has_logged("blocks the event loop") for each in ended)
     site.note_fault_end(probes=True)
     return load.rounds
 
@@ -171,14 +155,12 @@ def kill_beside_suspects(site: Site, load: Load, _: Cluster) -> int:
     site.enqueue("steady", [0.01] * load.jobs)
     for number in range(load.rounds):
         victim = site.start()
-        site.until_noted("start", suspects, min(2 * (number + 1), 8))
+        site.until_recorded("start", suspects, min(2 * (number + 1), 8))
         site.lose(victim)
     site.start()
     site.note_fault_end(probes=True)
     site.until_ended()
-    for job_id in suspects:
-        job = site.run(site.store.get_job(job_id))
-        assert job is not None
+    for job in site.jobs(suspects):
         assert (job.state, job.attempts) == (JobState.SUCCEEDED, 1), "it paid for its worker"
     return 0
 
@@ -190,16 +172,13 @@ def poison(site: Site, load: Load, _: Cluster) -> int:
     site.enqueue("quick", load.inputs(2), retry=POISONED)
     site.start(is_kept=True)
     site.until_ended()
-    begun = read_journal(site.journal)
-    for job_id in set(site.ids) - set(poisoned):
-        job = site.run(site.store.get_job(job_id))
-        assert job is not None
+    runs = site.record.runs()
+    for job in site.jobs(set(site.ids) - set(poisoned)):
         assert job.state is JobState.SUCCEEDED
         if site.slots == 1:
-            assert job.attempts <= begun[job_id].starts.total(), "paid for what never began"
+            assert job.attempts <= runs[job.id].starts.total(), "paid for what never began"
     # The poison jobs go first by priority, and they and their children occupy the few slots.
-    dead = [site.run(site.store.get_job(job_id)) for job_id in poisoned]
-    site.in_front_until_ms = max(job.finished_at_ms or 0 for job in dead if job is not None)
+    site.in_front_until_ms = max(job.finished_at_ms or 0 for job in site.jobs(poisoned))
     site.note_fault_end(probes=True)
     return load.rounds
 
@@ -208,16 +187,15 @@ def skew_clocks(site: Site, load: Load, _: Cluster) -> int:
     """Two hosts whose clocks are two hours apart: only the database's decides."""
     site.enqueue("steady", [0.01] * load.jobs)
     later = site.enqueue("quick", [None] * 5, run_at=site.at(2.0))
-    for faketime in ("+1h", "-1h"):
-        site.start(ld_preload=find_faketime() or "", faketime=faketime, dont_fake_monotonic="1")
+    library = {"LD_PRELOAD": find_faketime() or "", "DONT_FAKE_MONOTONIC": "1"}
+    for shift in ("+1h", "-1h"):
+        site.start(environment=library | {"FAKETIME": shift})
     site.note_fault_end()
     site.until_ended()
     for job_id in site.ids:
         assert len(site.run(site.store.job_attempts(job_id))) == 1, "nobody's lease was taken"
-    for job_id in later:
-        job = site.run(site.store.get_job(job_id))
-        events = site.run(site.store.job_events(job_id))
-        assert job is not None
+    for job in site.jobs(later):
+        events = site.run(site.store.job_events(job.id))
         # Far less than the clocks are apart; how long processes take to start is not the question.
         assert 0 <= events[2].at_ms - job.run_at_ms < 1_800_000
     return 0
@@ -312,7 +290,7 @@ SCENARIOS = [
 
 def run_scenario(
     scenario: Scenario, load: Load, cluster: Cluster, folder: Path, *, drains: bool = True
-) -> Verdict:
+) -> Outcome:
     """Do it, wait until every job has ended, and judge."""
     began_s = time.monotonic()
     scenario = scenario.sized(load)
@@ -321,13 +299,13 @@ def run_scenario(
         scenario.where(cluster, folder) as place,
         Site(place, folder, slots=scenario.slots, lease_s=scenario.lease_s) as site,
     ):
-        planted = scenario.do(site, load, cluster)
+        dead = scenario.do(site, load, cluster)
         site.until_ended()
         cpu = site.drain() if drains else None
-        verdict = site.run(judge(site.store, scenario.name, site.ids, planted, site.journal))
-    judge_recovery(verdict, site.fault_ends, scenario.lease_s, site.deaths, site.in_front_until_ms)
+        expected = Expected(site.ids, site.schedules, dead=dead)
+        outcome = Outcome(scenario.name, judge(Database(site.url), expected, site.record), cpu)
+    outcome.judge_recovery(site.fault_ends, scenario.lease_s, site.deaths, site.in_front_until_ms)
     if site.spans is not None:
-        judge_rate(verdict, *site.spans, least=0.0 if load.is_quick else RATE_SHARE)
-    verdict.draining_cpu = cpu
-    verdict.seconds = time.monotonic() - began_s
-    return verdict
+        outcome.judge_rate(*site.spans, least=0.0 if load.is_quick else RATE_SHARE)
+    outcome.seconds = time.monotonic() - began_s
+    return outcome

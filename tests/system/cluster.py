@@ -1,7 +1,9 @@
-"""A PostgreSQL of the run's own, so that it can be restarted."""
+"""A PostgreSQL of a run's own, so that it can be restarted."""
 
 import contextlib
 import json
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,14 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.servers import PostgresServer, _run, database_of, shared_server
+from tests.servers import (
+    NO_SERVER,
+    PostgresServer,
+    _run,
+    database_of,
+    find_binaries,
+    shared_server,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class Cluster:
     binaries: Path
 
     def create(self) -> str:
-        """A database whose commits outlive the server's processes."""
+        """Make a database whose commits outlive the server's processes; return its URL."""
         url = self.server.create()
         with psycopg.connect(url, autocommit=True) as connection:
             # The test servers answer before they write; here an answer must be kept.
@@ -50,8 +59,32 @@ class Cluster:
 
 @contextlib.contextmanager
 def own_cluster(folder: Path, binaries: Path, source: str = "") -> Iterator[Cluster]:
-    """A cluster for the time of a run, in nobody else's way; with a source, its standby."""
+    """Run a cluster that nobody else uses during the block; with a source, its standby."""
     folder.mkdir(parents=True, exist_ok=True)
     with shared_server(folder, binaries, source) as server:
         state = json.loads((folder / "postgres.json").read_text())
         yield Cluster(server, Path(state["folder"]), binaries)
+
+
+@contextlib.contextmanager
+def cluster_of_command(name: str) -> Iterator[tuple[Cluster, Path]]:
+    """Run a cluster during a command, which ends with 1 if there is no PostgreSQL.
+
+    Gives it with a temporary folder.
+    """
+    binaries = find_binaries()
+    if binaries is None:
+        sys.exit(NO_SERVER)
+    with (
+        tempfile.TemporaryDirectory(prefix=f"duly-{name}-", ignore_cleanup_errors=True) as folder,
+        own_cluster(Path(folder, "server"), binaries) as cluster,
+    ):
+        yield cluster, Path(folder)
+
+
+def cut_others(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+    """Terminate every other connection to the database of this one."""
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )

@@ -1,28 +1,21 @@
 """More sockets than descriptors, against a process that plans, works, keeps and serves at once."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
-import os
-import re
 import selectors
 import socket
-import subprocess
 import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
+from urllib.parse import urlsplit
 
 import psycopg
 
 from duly.errors import BackendUnavailable
 from duly.model.stored_jobs import JobFilter
-from tests.faults.servers import Cluster
-from tests.faults.site import DULY, LIMIT_S, ROOT, Site, WorkerProcess
-
-if TYPE_CHECKING:
-    from tests.faults.scenarios import Load
+from tests.system.cluster import Cluster, cut_others
+from tests.system.faults.site import Load, Site
+from tests.system.processes import LIMIT_S, POLL_S, Process
 
 DESCRIPTORS = 256
 SOCKETS = 400
@@ -30,12 +23,7 @@ SLOW_SHARE = 4
 """One socket in so many sends a byte of a request now and then; the others send nothing."""
 HEADERS = b"GET / HTTP/1.1\r\nX-Slow: " + b"x" * 10_000
 MAX_LOG_BYTES = 20_000
-POLL_S = 0.05
 CONNECTS_PER_POLL = 40
-CUT = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-)
 
 
 class Flood:
@@ -55,9 +43,7 @@ class Flood:
         assert self.is_up.wait(LIMIT_S)
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
         for key in list(self._selector.get_map().values()):
@@ -122,12 +108,12 @@ def exhaust_sockets(site: Site, load: Load, _: Cluster) -> int:
             site.schedule("quick", f"flooded-{number}")
         ids = site.enqueue("opening", [0.02] * load.jobs)
         for number in range(load.rounds):
-            site.until_noted("end", ids, len(ids) * number // (load.rounds + 1) + 1)
-            connection.execute(CUT)
+            site.until_recorded("end", ids, len(ids) * number // (load.rounds + 1) + 1)
+            cut_others(connection)
             site.note_fault_end()
             site.until(lambda: _answers(port), "the probe is answered")
         site.until(lambda: _planned(site) == load.rounds, "the schedules are planned")
-        site.find_jobs("work.quick")
+        site.find_jobs("quick")
         site.until_ended()
         site.until(lambda: _answers(port), "the probe is answered")
     written = process.log.stat().st_size
@@ -135,36 +121,23 @@ def exhaust_sockets(site: Site, load: Load, _: Cluster) -> int:
     return 0
 
 
-def _start_all_in_one(site: Site) -> tuple[WorkerProcess, int]:
-    """Start `duly run` with every role under a limit of descriptors; gives it and its port."""
-    log = site.folder / f"worker-{len(site.workers)}.log"
+def _start_all_in_one(site: Site) -> tuple[Process, int]:
+    """Start `duly run` with every role under a limit of descriptors; return it and its port."""
     limited = ("/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
     words = ("--port", "0", "--dev", "--log-level", "warning", "--lease", "5", "--slots", "4")
-    with log.open("w") as errors:
-        popen = subprocess.Popen(
-            [*limited, *DULY, "tests.faults.application:app", *words],
-            cwd=ROOT,
-            env=os.environ | {"DULY_FAULT_URL": site.url, "DULY_FAULT_JOURNAL": str(site.journal)},
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-    worker = WorkerProcess(popen, log, is_kept=False)
-    site.workers.append(worker)
-    site.until(lambda: _port_of(worker) is not None and _answers(_port_of(worker)), "it serves")
-    port = _port_of(worker)
+    process = site.launch("run", *words, under=limited)
+    site.until(lambda: process.url is not None and _answers(_port_of(process)), "it serves")
+    return process, _port_of(process)
+
+
+def _port_of(process: Process) -> int:
+    port = urlsplit(process.url or "").port
     assert port is not None
-    return worker, port
+    return port
 
 
-def _port_of(worker: WorkerProcess) -> int | None:
-    found = re.search(r"dashboard and API at http://127\.0\.0\.1:(\d+)", worker.log.read_text())
-    return None if found is None else int(found[1])
-
-
-def _answers(port: int | None) -> bool:
+def _answers(port: int) -> bool:
     """Return whether the probe is answered; a stranger may push it out before it is read."""
-    assert port is not None
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/healthz")

@@ -1,32 +1,32 @@
 """`make test-faults`: every scenario in its long form, and the table.
 
-Ends with 1 when a job was lost or done twice, when another job died than those planted, when a
-history is not a way through the table of transitions, or when a recovery took too long.
+Ends with 1 when the audit finds a fault, such as a job that was lost or done twice, or when a
+recovery took too long.
 """
 
 import argparse
 import sys
-import tempfile
 import traceback
 from pathlib import Path
 
-from tests.faults.audit import Verdict, table
-from tests.faults.scenarios import SCENARIOS, Load, Scenario, run_scenario
-from tests.faults.servers import Cluster, own_cluster
-from tests.servers import NO_SERVER, find_binaries
+from tests.system.audit import Verdict
+from tests.system.cluster import Cluster, cluster_of_command
+from tests.system.faults.outcome import Outcome, table
+from tests.system.faults.scenarios import SCENARIOS, Scenario, run_scenario
+from tests.system.faults.site import Load
 
 BUSY_SHARE = 0.25
 """Of a processor while draining; more means that the worker spins."""
 
 
-def _run(scenario: Scenario, load: Load, cluster: Cluster, folder: Path) -> Verdict:
+def _run(scenario: Scenario, load: Load, cluster: Cluster, folder: Path) -> Outcome:
     try:
-        verdict = run_scenario(scenario, load, cluster, folder)
+        outcome = run_scenario(scenario, load, cluster, folder)
     except (AssertionError, TimeoutError):
-        return Verdict(scenario.name, faults=[traceback.format_exc()])
-    if (verdict.draining_cpu or 0) > BUSY_SHARE:
-        verdict.faults.append("the worker spins while it drains")
-    return verdict
+        return Outcome(scenario.name, Verdict(faults=[traceback.format_exc()]))
+    if (outcome.draining_cpu or 0) > BUSY_SHARE:
+        outcome.verdict.faults.append("the worker spins while it drains")
+    return outcome
 
 
 def main() -> int:
@@ -41,16 +41,9 @@ def main() -> int:
     if chosen.list:
         print("\n".join(scenario.name for scenario in SCENARIOS))
         return 0
-    binaries = find_binaries()
-    if binaries is None:
-        print(NO_SERVER)
-        return 1
     load = Load(chosen.jobs, chosen.rounds, chosen.quick)
-    verdicts: list[Verdict] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="duly-faults-", ignore_cleanup_errors=True) as name,
-        own_cluster(Path(name, "server"), binaries) as cluster,
-    ):
+    outcomes: list[Outcome] = []
+    with cluster_of_command("faults") as (cluster, folder):
         for number, scenario in enumerate(SCENARIOS):
             if chosen.only not in scenario.name:
                 continue
@@ -58,9 +51,9 @@ def main() -> int:
                 print(f"skipped: {scenario.name}: {scenario.lacks}")
                 continue
             print(f"{scenario.name} ...", flush=True)
-            verdicts.append(_run(scenario, load, cluster, Path(name, str(number))))
-    print(table(verdicts))
-    return 0 if all(verdict.is_good for verdict in verdicts) else 1
+            outcomes.append(_run(scenario, load, cluster, folder / str(number)))
+    print(table(outcomes))
+    return 0 if all(outcome.is_good for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

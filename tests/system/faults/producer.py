@@ -4,27 +4,21 @@ A batch is asked for again under the same keys until its answer has come, so eve
 stored is known to the audit. A scenario counts jobs where it would otherwise wait for a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
 
 from duly.errors import BackendUnavailable
 from duly.flows.client import Client
 from duly.model.jobs import JobId
-from duly.model.plans import PlanSettings
-from duly.stores import open_store
-from tests.faults.application import app
+from tests.system.application import app
+from tests.system.database import open_database
+from tests.system.faults.site import Site
+from tests.system.processes import LIMIT_S, POLL_S
 
-if TYPE_CHECKING:
-    from tests.faults.site import Site
-
-POLL_S = 0.05
-LIMIT_S = 90.0
 MAX_BATCH = 500
 Wanted = Callable[["Producer"], int]
 """Decides how many jobs to enqueue now."""
@@ -33,7 +27,7 @@ Wanted = Callable[["Producer"], int]
 def at_rate(jobs_per_s: float) -> Wanted:
     """Enqueue so many jobs a second; what could not be stored in time is made up for."""
 
-    def missing(producer: Producer) -> int:
+    def missing(producer: "Producer") -> int:
         return int(producer.running_s() * jobs_per_s) - len(producer.ids)
 
     return missing
@@ -42,7 +36,7 @@ def at_rate(jobs_per_s: float) -> Wanted:
 def keep_waiting(jobs: int) -> Wanted:
     """Enqueue whenever fewer jobs than this wait: there is always more to do than anybody can."""
 
-    def missing(producer: Producer) -> int:
+    def missing(producer: "Producer") -> int:
         return MAX_BATCH if producer.count_waiting() < jobs else 0
 
     return missing
@@ -62,24 +56,18 @@ class Producer:
         self._options = options
         self._began_s = time.monotonic()
         self._stopping = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="producer")
-        self._reading = threading.Lock()
-        self._ends = 0
-        self._offset = 0
+        self._threads = ThreadPoolExecutor(1, "producer")
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._ended = self._threads.submit(lambda: asyncio.run(self._produce()))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._threads.shutdown()
         self._site.ids += self.ids
-        if self._failure is not None and kind is None:
-            raise self._failure
+        if kind is None:
+            self._ended.result()
 
     def running_s(self) -> float:
         """Return for how long it has run."""
@@ -88,7 +76,7 @@ class Producer:
     def until_enqueued(self, jobs: int) -> None:
         """Wait until so many jobs in all have been enqueued."""
         self._site.until(
-            lambda: len(self.ids) >= jobs or self._failure is not None, f"{jobs} jobs are enqueued"
+            lambda: len(self.ids) >= jobs or self._ended.done(), f"{jobs} jobs are enqueued"
         )
 
     def count_waiting(self) -> int:
@@ -96,26 +84,11 @@ class Producer:
         return len(self.ids) - self.count_ends()
 
     def count_ends(self) -> int:
-        """Return how many handlers of any job have ended; reads what is new in the journal."""
-        journal = self._site.journal
-        with self._reading:
-            if journal.exists():
-                with journal.open("rb") as file:
-                    file.seek(self._offset)
-                    added = file.read()
-                self._offset += len(added)
-                self._ends += added.count(b" end ")
-            return self._ends
-
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner() as runner:
-                runner.run(self._produce())
-        except BaseException as error:  # noqa: BLE001 - raised where the block ends
-            self._failure = error
+        """Return how many handlers of any job have ended."""
+        return sum(line.moment == "end" for line in self._site.record.lines())
 
     async def _produce(self) -> None:
-        store = open_store(self._site.url, planning=PlanSettings(look_ahead_ms=0), connections=1)
+        store = open_database(self._site.url, connections=1)
         client = Client(store, actions=app.actions)
         try:
             while not self._stopping.is_set():
@@ -128,15 +101,14 @@ class Producer:
     async def _enqueue(self, client: Client, jobs: int) -> list[JobId]:
         first = len(self.ids)
         keys = [f"produced-{number}" for number in range(first, first + jobs)]
+        inputs = [self._handler_s] * jobs
         deadline_s = time.monotonic() + LIMIT_S
         while True:
             try:
-                answers = await client.enqueue_many(
-                    "work.steady", [self._handler_s] * jobs, keys=keys, **self._options
-                )
+                made = await client.enqueue_many("work.steady", inputs, keys=keys, **self._options)
             except BackendUnavailable:
                 if time.monotonic() > deadline_s:
                     raise
                 self._stopping.wait(POLL_S)
-                continue
-            return [answer.job_id for answer in answers]
+            else:
+                return [each.job_id for each in made]
