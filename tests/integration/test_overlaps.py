@@ -153,7 +153,7 @@ def test_a_run_of_times_is_neither_dropped_nor_written_over(
     store._in_transaction(ledger.write, entries(2, 9, OccurrenceState.WITHDRAWN))
     assert store._in_transaction(ledger.write, entries(2, 2)) == {(ID, minute(2))}
     store._in_transaction(ledger.write, entries(12, 12))
-    with pytest.raises(BackendUnavailable, match="a range of times; gave up after 5 attempts"):
+    with pytest.raises(BackendUnavailable, match="a range of times; gave up after 8 attempts"):
         store._in_transaction(ledger.write, entries(12, 20))
     assert asyncio.run(parts(store)) == [(2, 9, "withdrawn"), (12, 12, "missed")]
 
