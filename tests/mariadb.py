@@ -140,7 +140,7 @@ def _is_ready(server: subprocess.Popen[bytes], path: Path) -> bool:
             connection.cursor() as cursor,
         ):
             cursor.execute("CREATE USER duly@'%'")
-            cursor.execute("GRANT ALL ON *.* TO duly@'%'")
+            cursor.execute("GRANT ALL ON *.* TO duly@'%' WITH GRANT OPTION")
         return True
     return False
 
