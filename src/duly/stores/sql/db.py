@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import BindParameter, TextClause
 
 from duly.model.plans import PlanSettings
-from duly.stores.sql.dialects.dialect import Dialect
+from duly.stores.sql.dialects.dialect import Dialect, FastDialect
 from duly.stores.sql.gaps.search import GapMemory
 from duly.stores.sql.schema.tables import Tables
 
@@ -49,6 +49,11 @@ class Db:
     planning: PlanSettings = field(default_factory=PlanSettings)
     gaps: GapMemory = field(default_factory=GapMemory)
     """Gaps in indexes that earlier searches of this store found."""
+
+    @property
+    def fast(self) -> FastDialect:
+        """The dialect with its set statements, for fast paths."""
+        return cast("FastDialect", self.dialect)
 
     def at(self, now_ms: int) -> Db:
         """Return a copy with the clock fixed at one instant."""

@@ -83,7 +83,7 @@ class Dialect(Hashable, Protocol):
     inserts_json_rows: bool
     """An INSERT takes any number of rows as one JSON parameter."""
     has_fast_paths: bool
-    """The store has set statements for this database; else every verb runs in the engine."""
+    """This is a FastDialect; else every verb runs in the engine."""
 
     tracks_entries: bool
     """Searches skip dead index entries, using the transaction recorded in rows (ADR 0031)."""
@@ -121,9 +121,6 @@ class Dialect(Hashable, Protocol):
     def held_by(self, statement: Select[Any], table: Table, index: str) -> Select[Any]:
         """Return a SELECT that locks rows of a table, found by the index of their keys only."""
 
-    def insert(self, table: Table) -> Any:
-        """Return an INSERT that supports `on_conflict_do_update`."""
-
     def records(self, table: Table) -> str:
         """Return SQL for the parameter `:rows`, a JSON array of objects, as rows `r` of a table."""
 
@@ -146,28 +143,6 @@ class Dialect(Hashable, Protocol):
 
         The rows are locked; `versions` was read after locking.
         """
-
-    def add_markers(self, db: Db, jobs: Mapping[str, str], others: Iterable[str] = ()) -> list[str]:
-        """Give jobs the running markers of schedules; return schedules whose marker was taken.
-
-        Existing markers of these schedules and of `others` are locked first, in the order of the
-        schedules' ids: the engine, too, locks markers before it adds any.
-        """
-
-    def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
-        """Store new jobs and their events; return the ids and states of those that were new."""
-
-    def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
-        """Store many new ledger rows at once; False: unsupported, or some exist already."""
-
-    def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
-        """Claim jobs with their events; return the fields of LeasedJob, best place first."""
-
-    def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
-        """Store completions of one shape; return the leases that were void."""
-
-    def write_progress(self, db: Db, notes: Sequence[ProgressNote]) -> None:
-        """Store progress notes of locked jobs."""
 
     def estimate_line(self, db: Db) -> int:
         """Return the approximate number of queued jobs without counting rows."""
@@ -194,3 +169,32 @@ class Dialect(Hashable, Protocol):
 
     def after_commit(self, engine: Engine) -> None:
         """Do housekeeping that must not run inside a transaction."""
+
+
+class FastDialect(Dialect, Protocol):
+    """A database with set statements, which handle plain jobs and rows without the engine."""
+
+    def insert(self, table: Table) -> Any:
+        """Return an INSERT that supports `on_conflict_do_update`."""
+
+    def add_markers(self, db: Db, jobs: Mapping[str, str], others: Iterable[str] = ()) -> list[str]:
+        """Give jobs the running markers of schedules; return schedules whose marker was taken.
+
+        Existing markers of these schedules and of `others` are locked first, in the order of the
+        schedules' ids: the engine, too, locks markers before it adds any.
+        """
+
+    def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
+        """Store new jobs and their events; return the ids and states of those that were new."""
+
+    def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
+        """Store many new ledger rows at once; False: unsupported, or some exist already."""
+
+    def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
+        """Claim jobs with their events; return the fields of LeasedJob, best place first."""
+
+    def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
+        """Store completions of one shape; return the leases that were void."""
+
+    def write_progress(self, db: Db, notes: Sequence[ProgressNote]) -> None:
+        """Store progress notes of locked jobs."""

@@ -197,7 +197,7 @@ class _Claim:
             self._lease_until_ms,
             self._request,
         )
-        return list(map(_as_leased, self._db.dialect.take_jobs(self._db, take)))
+        return list(map(_as_leased, self._db.fast.take_jobs(self._db, take)))
 
     def mark(self) -> None:
         """Add a `job_marks` row for the end of the leases."""
@@ -391,7 +391,7 @@ def _end(db: Db, alike: Sequence[Finish]) -> tuple[set[Lease], list[tuple[str | 
 
     Return the leases that were void, and the ended jobs as (schedule id, job id).
     """
-    void = set(db.dialect.end_jobs(db, sorted(alike, key=_lease)))
+    void = set(db.fast.end_jobs(db, sorted(alike, key=_lease)))
     planned = [each for each in alike if each.schedule_id and _lease(each) not in void]
     if alike[0].status != "released":
         ids = [each.job_id for each in planned]
@@ -437,5 +437,5 @@ def note_progress(db: Db, notes: Sequence[ProgressNote]) -> list[JobId]:
         ids=sorted(fences),
     )
     held = {row.id for row in rows if row.fence == fences[row.id]}
-    db.dialect.write_progress(db, [note for note in notes if note.job_id in held])
+    db.fast.write_progress(db, [note for note in notes if note.job_id in held])
     return [note.job_id for note in notes if note.job_id not in held]

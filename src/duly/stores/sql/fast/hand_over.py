@@ -120,7 +120,7 @@ def hand_over(db: Db, entries: Sequence[ledger.Entry], jobs: Sequence[NewJob]) -
             if job.id not in skipped
         ]
     if jobs:
-        db.dialect.add_jobs(db, jobs)
+        db.fast.add_jobs(db, jobs)
         db.dialect.tell(db, {f"queue:{name}" for name in {job.queue for job in jobs}})
     missed = sum([each.times for each in entries if each.state is OccurrenceState.MISSED])
     return HandedOver(len(jobs), missed, len(skipped), taken)
@@ -138,5 +138,5 @@ def _asking(db: Db, jobs: Sequence[NewJob]) -> list[NewJob]:
     wanted = {each: alone[each].id for each in sorted(alone)}
     others = [job for job in due if many[job.schedule_id] > 1]
     decided = {job.schedule_id or "" for job in others}
-    held = db.dialect.add_markers(db, wanted, decided) if wanted else []
+    held = db.fast.add_markers(db, wanted, decided) if wanted else []
     return [*others, *(alone[each] for each in held)]

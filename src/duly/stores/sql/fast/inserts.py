@@ -22,7 +22,7 @@ def insert_jobs(db: Db, jobs: Sequence[NewJob]) -> list[Enqueued | KeyTaken]:
     fresh: dict[JobId, NewJob] = {}
     keys = Keys(db, jobs)
     answers = [_accept(job, fresh, keys) for job in jobs]
-    states = db.dialect.add_jobs(db, list(fresh.values())) if fresh else {}
+    states = db.fast.add_jobs(db, list(fresh.values())) if fresh else {}
     # Also for jobs due later: a worker sleeping until the next run time must learn of earlier ones.
     db.dialect.tell(db, {f"queue:{job.queue}" for job in fresh.values() if job.id in states})
     if len(states) == len(jobs):
@@ -116,7 +116,7 @@ class Keys:
             "input_digest": digest_of(job.input),
             "expires_at_ms": self._now_ms + job.key_ttl_ms,
         }
-        statement = self._db.dialect.insert(table).values(key | mine)
+        statement = self._db.fast.insert(table).values(key | mine)
         taken = self._db.connection.execute(
             statement.on_conflict_do_update(
                 index_elements=list(key), set_=mine, where=table.c.expires_at_ms <= self._now_ms

@@ -67,7 +67,7 @@ def _promote_plain(db: Db, due: Sequence[Row[Any]]) -> list[str]:
     held: set[str] = set()
     if asking:
         decided = {row.schedule_id for row in due if _is_planned(row)} - asking.keys()
-        held = set(db.dialect.add_markers(db, dict(sorted(asking.items())), decided))
+        held = set(db.fast.add_markers(db, dict(sorted(asking.items())), decided))
     others += [asking[schedule_id] for schedule_id in held]
     left = set(others)
     plain = [row.id for row in due if row.id not in left]

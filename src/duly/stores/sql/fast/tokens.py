@@ -163,7 +163,7 @@ def _lease(
     table = db.tables.queue_tokens
     mine = {"owner": worker, "leased_until_ms": until_ms, "served_at_ms": now_ms}
     key = {"queue": pair[0], "workspace": pair[1]}
-    statement = db.dialect.insert(table).values(
+    statement = db.fast.insert(table).values(
         [key | mine | {"number": number, "fence": 1} for number in numbers]
     )
     statement = statement.on_conflict_do_update(

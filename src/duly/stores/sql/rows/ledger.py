@@ -76,7 +76,7 @@ def write(db: Db, entries: Sequence[Entry]) -> set[tuple[str, int]]:
     ranges = [entry for entry in entries if entry.until_ms > entry.nominal_ms]
     if ranges:
         _clear(db, ranges)
-    if db.dialect.add_occurrences(db, entries):
+    if db.fast.add_occurrences(db, entries):
         return set()
     table = db.tables.occurrences
     names = [column.name for column in table.c]

@@ -7,7 +7,7 @@ transaction ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -29,10 +29,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from duly.errors import InvalidInput
-from duly.model.claims import ProgressNote
 from duly.model.index_rows import Moves
-from duly.model.jobs import NewJob
-from duly.rules.outcomes import Finish
 from duly.stores.port import Wake
 from duly.stores.sql.dialects.mysql.connections import (
     COLLATION,
@@ -46,9 +43,6 @@ from duly.stores.sql.schema.tables import PREFIX, Tables, make_tables
 
 if TYPE_CHECKING:
     from duly.stores.sql.db import Db
-    from duly.stores.sql.dialects.dialect import Lease
-    from duly.stores.sql.fast.claims import Take
-    from duly.stores.sql.rows.ledger import Entry
 
 GUARDS = 256
 """Rows of the table of guards for scopes, and again for claims: few collisions, and a limit."""
@@ -164,10 +158,6 @@ class MysqlDialect:
         hint = f"FORCE INDEX ({index})"
         return statement.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")
 
-    def insert(self, table: Table) -> Any:
-        """Refuse: set statements with conditional upserts are not written for this database."""
-        raise NotImplementedError(table.name)
-
     def records(self, table: Table) -> str:
         """Return SQL that reads rows from one JSON parameter."""
         columns = ", ".join(
@@ -207,30 +197,6 @@ class MysqlDialect:
         names = ("row_id", "version", "nominal_ms", "run_at_ms", "runs_left")
         values = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         db.connection.execute(statement, values)
-
-    def add_markers(self, db: Db, jobs: Mapping[str, str], others: Iterable[str] = ()) -> list[str]:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
-
-    def add_jobs(self, db: Db, jobs: Sequence[NewJob]) -> dict[str, str]:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
-
-    def add_occurrences(self, db: Db, entries: Sequence[Entry]) -> bool:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
-
-    def take_jobs(self, db: Db, take: Take) -> Iterable[tuple[Any, ...]]:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
-
-    def end_jobs(self, db: Db, finishes: Sequence[Finish]) -> Iterable[Lease]:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
-
-    def write_progress(self, db: Db, notes: Sequence[ProgressNote]) -> None:
-        """Refuse: there are no set statements."""
-        raise NotImplementedError
 
     def estimate_line(self, db: Db) -> int:
         """Return the number of queued jobs according to the server's statistics."""
