@@ -14,13 +14,13 @@ from duly.model.jobs import Job, JobId, JobState
 from duly.model.stored_jobs import JobRefused
 
 
-def granted(answer: Job | JobRefused, wish: str) -> Job:
-    """Return the job, or raise why it could not be changed; `wish` is a word like `cancelled`."""
+def granted(answer: Job | JobRefused, outcome: str) -> Job:
+    """Return the job, or raise why it could not become `outcome`, as in `cancelled`."""
     if isinstance(answer, Job):
         return answer
     if answer.state is None:
         raise no_such_job(answer.job_id)
-    raise Conflict(f"job {answer.job_id} is {answer.state} and cannot be {wish}")
+    raise Conflict(f"job {answer.job_id} is {answer.state} and cannot be {outcome}")
 
 
 def result_of(job_id: JobId, job: Job | None) -> Any:

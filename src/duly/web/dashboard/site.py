@@ -138,7 +138,7 @@ class Dashboard:
 
         return show
 
-    def _grants(self, wish: PageAction) -> Endpoint:
+    def _grants(self, page_action: PageAction) -> Endpoint:
         async def grant(request: Request) -> Response:
             entry = await self._gate.enter(request)
             if isinstance(entry, Response):
@@ -149,12 +149,12 @@ class Dashboard:
                 return PlainTextResponse(f"{error}\n", 400)
             if not self._gate.is_own_form(request, entry, fields):
                 return PlainTextResponse("the form is of another session: reload the page\n", 403)
-            return await self._grant(request, wish, await self._visit(entry, fields))
+            return await self._grant(request, page_action, await self._visit(entry, fields))
 
         return grant
 
     async def _grant(
-        self, request: Request, wish: PageAction, page_request: PageRequest
+        self, request: Request, page_action: PageAction, page_request: PageRequest
     ) -> Response:
         """Run an action and record it in the audit, whether it was done or refused."""
         refusal: str | None = None
@@ -163,7 +163,7 @@ class Dashboard:
             refusal = f"{page_request.operator.name} is a viewer and may not change anything."
         else:
             try:
-                done = await wish.grant(page_request)
+                done = await page_action.grant(page_request)
             except BackendUnavailable as error:
                 return PlainTextResponse(f"{scrub(str(error))}\n", 503)
             except DulyError as error:
@@ -172,8 +172,8 @@ class Dashboard:
         words = done.words if refusal is None else refusal
         entry = AuditEntry(
             page_request.operator.name,
-            wish.action,
-            wish.target_of(page_request),
+            page_action.action,
+            page_action.target_of(page_request),
             "done" if refusal is None else "refused",
             words[:MAX_AUDIT_TEXT],
         )

@@ -29,51 +29,51 @@ from duly.testing.conformance.samples import MINUTE_MS, START_MS
 from duly.testing.conformance.suite import StoreConformance, case
 
 A = JobId("a")
-Wish = Literal["cancel", "retry", "delete"]
+Verb = Literal["cancel", "retry", "delete"]
 
-LEADS_TO: dict[Wish, JobState] = {
+LEADS_TO: dict[Verb, JobState] = {
     "cancel": JobState.CANCELLED,
     "retry": JobState.QUEUED,
     "delete": JobState.DELETED,
 }
-MAY: dict[Wish, set[str]] = {
+MAY: dict[Verb, set[str]] = {
     "cancel": {"scheduled", "queued", "retrying"},
     "retry": {"scheduled", "retrying", "dead"},
     "delete": {"queued", "succeeded", "cancelled", "dead"},
 }
-MATRIX = [(wish, state) for wish in LEADS_TO for state in RESTING]
+MATRIX = [(verb, state) for verb in LEADS_TO for state in RESTING]
 
 
 def request_of(
-    store: Store, wish: Wish, name: str = "a", **arguments: Any
+    store: Store, verb: Verb, name: str = "a", **arguments: Any
 ) -> Coroutine[Any, Any, Job | JobRefused]:
     """Return the call of the verb for a request."""
     verbs = {"cancel": store.cancel_job, "retry": store.retry_job, "delete": store.delete_job}
-    return verbs[wish](JobId(name), **arguments)
+    return verbs[verb](JobId(name), **arguments)
 
 
 class WishCases(StoreConformance):
     """Cases for cancel_job(), retry_job() and delete_job()."""
 
-    @pytest.mark.parametrize(("wish", "state"), MATRIX)
+    @pytest.mark.parametrize(("verb", "state"), MATRIX)
     @case
     async def test_wishes_keep_to_the_table(
-        self, store: Store, wish: Wish, state: JobState
+        self, store: Store, verb: Verb, state: JobState
     ) -> None:
         before = await bring_to(store, state)
         events = await path(store)
-        answer = await request_of(store, wish, by="ada", reason="because")
+        answer = await request_of(store, verb, by="ada", reason="because")
         after = await the_job(store)
-        if state.value in MAY[wish]:
+        if state.value in MAY[verb]:
             assert answer == after
-            assert await path(store) == [*events, LEADS_TO[wish].value]
+            assert await path(store) == [*events, LEADS_TO[verb].value]
             event = (await store.job_events(A))[-1]
             assert (event.actor, event.reason, event.at_ms) == ("ada", "because", START_MS)
             assert event.attempt == before.fence
-        elif state is LEADS_TO[wish]:
+        elif state is LEADS_TO[verb]:
             assert answer == after == before
             assert await path(store) == events
-        elif (wish, state) == ("cancel", JobState.PROCESSING):
+        elif (verb, state) == ("cancel", JobState.PROCESSING):
             assert isinstance(answer, Job)
             assert answer.cancel_asked
             assert await path(store) == events
@@ -82,12 +82,12 @@ class WishCases(StoreConformance):
             assert after == before
             assert await path(store) == events
 
-    async def repeat(self, store: Store, wish: Wish, state: JobState) -> None:
+    async def repeat(self, store: Store, verb: Verb, state: JobState) -> None:
         """Check that a repeated request changes nothing and has the same answer."""
         await bring_to(store, state)
-        first = await request_of(store, wish)
+        first = await request_of(store, verb)
         events = await path(store)
-        assert await request_of(store, wish) == first
+        assert await request_of(store, verb) == first
         assert await path(store) == events
 
     @case
@@ -102,10 +102,10 @@ class WishCases(StoreConformance):
     async def test_delete_repeated_adds_nothing(self, store: Store) -> None:
         await self.repeat(store, "delete", JobState.SUCCEEDED)
 
-    @pytest.mark.parametrize("wish", LEADS_TO)
+    @pytest.mark.parametrize("verb", LEADS_TO)
     @case
-    async def test_wishes_about_nobody_are_refused(self, store: Store, wish: Wish) -> None:
-        assert await request_of(store, wish, "nobody") == JobRefused(JobId("nobody"), None)
+    async def test_wishes_about_nobody_are_refused(self, store: Store, verb: Verb) -> None:
+        assert await request_of(store, verb, "nobody") == JobRefused(JobId("nobody"), None)
 
     @case
     async def test_cancelled_jobs_are_ended(self, store: Store, clock: ManualClock) -> None:
